@@ -7,14 +7,14 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kResultsToRefresh = 512;
-constexpr double kTurnMemory = 0.02;  // share of the last turn in the mean
+constexpr double kTurnMemory = 0.02;  // weight of the last turn in the mean
 constexpr int64_t kExactSequences = 8;
 
-// Loads in one bucket are close enough for the same table: a bucket spans 41%.
+// Returns the bucket of a value. Values in one bucket share a table; a bucket spans 41%.
 int64_t octave_halves(int64_t value) {
   return std::lround(2.0 * std::log2(static_cast<double>(std::max<int64_t>(value, 1))));
 }
-// Each number of sequences up to 8 has a bucket of its own; beyond that a bucket spans 19%.
+// Returns the bucket of a number of sequences: one each up to 8, beyond that 19% wide.
 int64_t sequences_bucket(int64_t sequences) {
   if (sequences <= kExactSequences) return sequences;
   return kExactSequences + std::lround(4.0 * std::log2(static_cast<double>(sequences) /
@@ -42,7 +42,7 @@ void BatchCosts::note_turn(Role role, size_t rows, double seconds) {
 void BatchCosts::note_step(const WorkResult& result) {
   ++results_since_refresh_;
   if (sequences_ == 0 || result.step_sequences < 1) return;
-  // Every sequence of a Step reports the Step, so each report counts as its part.
+  // Every sequence of a Step reports the Step, so each report counts as its share.
   const double part = 1.0 / result.step_sequences;
   if (result.role == Role::kTarget) {
     drafted_ = false;
@@ -100,7 +100,8 @@ void BatchCosts::find_min_row(int64_t context) {
     };
     consider(plain.rows + 1);
     for (const StepCosts::Entry& entry : costs.entries(Role::kTarget)) consider(entry.rows);
-    // More than 0 even where further rows are free: 0 would mean that their cost is not known.
+    // At least slightly above 0, even if further rows are free: 0 means that their cost is not
+    // known.
     table_.min_row = static_cast<float>(std::max(min_row, 1e-3 * seconds / sequences));
   });
 }

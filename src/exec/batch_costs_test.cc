@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// A target's Step takes 1 ms and 0.2 ms a row, the draft's 0.3 ms and 0.01 ms a row.
+// A target Step takes 1 ms and 0.2 ms per row, a draft Step 0.3 ms and 0.01 ms per row.
 class BatchCostsTest : public testing::Test {
  protected:
   BatchCostsTest() {
@@ -25,7 +25,7 @@ class BatchCostsTest : public testing::Test {
   static double draft_ms(const BatchCosts& costs) {
     return 1e3 * costs.table().at(Role::kDraft, 1);
   }
-  // The results of one Step, from all of its sequences.
+  // Reports the results of one Step, from all of its sequences.
   static void step(BatchCosts& costs, Role role, int32_t sequences, double seconds,
                    size_t rows = 1) {
     WorkResult result;
@@ -51,7 +51,8 @@ TEST_F(BatchCostsTest, ADraftStepIsPricedAsOneThatTheBatchShares) {
   EXPECT_NEAR(draft_ms(costs), 0.38, 1e-4) << "whoever shared the last ones";
 }
 
-// A round of `drafted` draft Steps, after which the next Step of all requests is turned down.
+// Plays a round of `drafted` draft Steps, after which the executor turns down the next Step of all
+// requests.
 void round_of(BatchCosts& costs, int32_t sequences, int32_t drafted) {
   const auto tell = [&](Role role, bool left_out) {
     WorkResult result;
@@ -74,7 +75,7 @@ TEST_F(BatchCostsTest, WhereDraftingIsTurnedDownAllRestAndTryAgainTogether) {
     round_of(costs, 8, /*drafted=*/2);
     ASSERT_FALSE(costs.table().drafts_rest) << "only a deeper step was turned down";
   }
-  // Rests of 16, 32, 64 and again 64 Steps.
+  // The rests last 16, 32, 64 and again 64 Steps.
   std::vector<int> rests;
   int resting = 0;
   for (int idx = 0; idx < 500; ++idx) {

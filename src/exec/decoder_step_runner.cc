@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// Refuses to fetch rows, and remembers that it was asked to.
+// Logits that refuse to fetch rows, and remember a request to do so.
 class SummariesOnly : public DeviceLogits {
  public:
   explicit SummariesOnly(const DeviceLogits* all) : all_(all) {}
@@ -26,7 +26,7 @@ class SummariesOnly : public DeviceLogits {
   bool refused_ = false;
 };
 
-// Whether the task is to be performed: neither dropped nor failed from the start.
+// Returns whether the task is to be performed: neither dropped nor failed from the start.
 bool is_due(const RowTask& task) { return !task.skipped && task.status.ok(); }
 
 }  // namespace
@@ -89,7 +89,7 @@ void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
   for (const RejectionTask& task : rejections) {
     for (const RejectionRow& row : task.rows) {
       // Rule `rejection` subtracts whole distributions, and log-probabilities need all tokens; a
-      // greedy row without log-probabilities needs only the best token.
+      // greedy row without log-probabilities only needs the best token.
       const SamplingParams& params = *row.context.params;
       const bool is_brief = is_greedy(params) && params.logprobs < 0;
       ask_row(row.context, is_brief ? best_token : RowQuery{.vocab = live_vocab_}, row.logits_row);
@@ -98,8 +98,8 @@ void DecoderStepRunner::ask(const Step& step, std::span<const RowTask> tasks,
 }
 
 bool DecoderStepRunner::is_brief(std::span<const RowTask> tasks, size_t num_rejections) const {
-  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake. Drawing a
-  // token from a summary of few tokens takes a microsecond; lists and sums take up to twelve.
+  // Threads that have slept while a GPU worked take a quarter of a millisecond to wake. Sampling
+  // from a summary of few tokens takes a microsecond; lists and sums take up to twelve.
   constexpr int kWakingUs = 280;
   constexpr int kDrawUs = 1;
   constexpr int kListUs = 12;
@@ -150,7 +150,7 @@ Status DecoderStepRunner::run(const Step& step, std::span<RowTask> tasks,
       return {};
     }
   } else {
-    // Chosen before the devices run, since rank 0 then writes statuses.
+    // Selects the tasks before the devices run, since rank 0 then writes statuses.
     remaining_.clear();
     for (size_t index = 0; index < count; ++index) {
       if (index >= tasks.size() || is_due(tasks[index])) remaining_.push_back(index);
@@ -161,7 +161,7 @@ Status DecoderStepRunner::run(const Step& step, std::span<RowTask> tasks,
   return devices_->run([&](const GroupMember& member) {
     const auto rank = static_cast<size_t>(member.team.rank());
     Worker& worker = workers_[static_cast<size_t>(member.peers.rank())][rank];
-    // Members of one rank, one of each device, have the same rows.
+    // Members with the same rank in their teams, one per device, take the same rows.
     for (size_t place = rank; rank < columns && place < remaining_.size(); place += columns) {
       perform(remaining_[place], tasks, rejections, alone ? nullptr : &member.peers, worker);
     }

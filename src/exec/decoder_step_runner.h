@@ -1,7 +1,7 @@
-// Runs Steps on a decoder of any backend and samples on a group of CPU devices: first the decoder's
-// forward, then the rows that want something, divided among the devices' threads. Each row is
-// sampled by one thread of every device, on the device's part of the vocabulary. Where logits stay
-// on a GPU, the runner asks for their summaries.
+// A runner of Steps on a decoder of any backend that samples on a group of CPU devices. It first
+// runs the decoder's forward pass, then the rows that want something, divided among the devices'
+// threads. One thread of every device samples each row, on the device's part of the vocabulary. If
+// logits stay on a GPU, the runner asks for their summaries.
 #pragma once
 
 #include <span>
@@ -16,8 +16,8 @@ namespace forerun {
 
 class DecoderStepRunner : public StepRunner {
  public:
-  // `decoder` has the group's degree. Both must outlive the runner; `devices` may serve other
-  // runners as long as only one runs at a time. `live_vocab`: at most the decoder's vocabulary.
+  // `decoder` must have the group's degree. Both must outlive the runner; `devices` may serve other
+  // runners if only one runs at a time. `live_vocab` is at most the decoder's vocabulary.
   DecoderStepRunner(Decoder* decoder, CpuDeviceGroup* devices, int32_t live_vocab);
 
   const ModelConfig& config() const override { return decoder_->config(); }
@@ -36,22 +36,24 @@ class DecoderStepRunner : public StepRunner {
   struct alignas(64) Worker {
     SamplerScratch scratch;
     std::vector<TokenId> children;
-    // Every device computes every answer: that of rank 0 is returned, the others' are written here.
+    // Every device computes every answer; the runner returns that of rank 0, and the other devices
+    // write theirs here.
     RowResult row_result;
     WorkResult result;
   };
-  // Fills queries_ and edits_ for the Step's rows that want logits.
+  // Fills queries_ and edits_ for the Step's rows with logits.
   void ask(const Step& step, std::span<const RowTask> tasks,
            std::span<const RejectionTask> rejections);
   // Adds a row's query, with the edits of its logits that its context requires.
   void ask_row(const RowContext& context, const RowQuery& query, int32_t logits_row);
-  // Whether sampling all tasks on the calling thread is likely to take less time than waking the
-  // threads.
+  // Returns whether sampling all tasks on the calling thread probably takes less time than waking
+  // the threads.
   bool is_brief(std::span<const RowTask> tasks, size_t num_rejections) const;
-  // Performs, on the calling thread, the tasks for which summaries suffice; the others go to
+  // Performs the tasks for which summaries suffice on the calling thread, and adds the others to
   // remaining_.
   void perform_summarized(std::span<RowTask> tasks, size_t num_rejections);
-  // `peers` null: the model is on one device. `on_device` null: the logits are the decoder's.
+  // Performs one task. `peers` is null for a model on one device. `on_device` is null if the logits
+  // are the decoder's.
   void perform(size_t index, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
                Collectives* peers, Worker& worker, DeviceLogits* on_device = nullptr);
 
@@ -61,11 +63,11 @@ class DecoderStepRunner : public StepRunner {
   std::vector<std::vector<Worker>> workers_;  // [device][member of its team]
   std::vector<RowQuery> queries_;
   EditList edits_;                 // edits that the queries refer to
-  std::vector<size_t> remaining_;  // tasks, then rejections, that are still to be performed
+  std::vector<size_t> remaining_;  // indices of tasks, then rejections, that are still to do
 };
 
-// The number of token ids that both a draft and its target know: the smaller live vocabulary.
-// `draft` may be null.
+// Returns the number of token ids that both a draft and its target know: the smaller live
+// vocabulary. `draft` may be null.
 int32_t common_live_vocab(const ModelConfig& target, const ModelConfig* draft);
 
 }  // namespace forerun

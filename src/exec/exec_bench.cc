@@ -1,5 +1,5 @@
-// The host's share of a Step: a verification of 8 rows (edits, building, sampling over a small
-// vocabulary, results) over a decoder that does nothing.
+// Measures the host's share of a Step: a verification of 8 rows (edits, composition, sampling over
+// a small vocabulary, results) over a decoder that does nothing.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -48,7 +48,7 @@ WorkItem tree_item(int32_t rows, int32_t context, NodeId first_node) {
   return item;
 }
 
-// From submission to result; items are made beforehand.
+// Measures from submission to result; the items exist beforehand.
 void submit_to_result(benchmark::State& state) {
   const auto rows = static_cast<int32_t>(state.range(0));
   IdleDecoder decoder;
@@ -82,7 +82,7 @@ void submit_to_result(benchmark::State& state) {
 }
 BENCHMARK(submit_to_result)->Arg(1)->Arg(8)->Arg(64)->Unit(benchmark::kMicrosecond);
 
-// Only building the Step: slots, ancestors and tasks.
+// Measures only the building of the Step: slots, ancestors and tasks.
 void build_step(benchmark::State& state) {
   const auto rows = static_cast<int32_t>(state.range(0));
   BlockPool pool(256);

@@ -1,4 +1,4 @@
-// Shared by the executor's tests: two fake models behind a real executor.
+// A rig for the executor's tests: two fake models behind a real executor.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -31,13 +31,14 @@ struct Rig {
     int32_t row_budget = 512;
     const LiveCosts* costs = nullptr;
     int64_t blocks = 64;
-    // The draft agrees with the target, except after one history in this many; 0: it is unrelated.
+    // The draft agrees with the target except after one history in this many; 0 makes it unrelated.
     uint64_t draft_astray_one_in = 0;
-    // By role: the number of threads of each device; empty: one device.
+    // The number of threads of each device, by role; an empty list means one device.
     std::array<std::vector<int32_t>, kNumRoles> teams = {};
-    int32_t device_parts = 0;  // devices that logits lie on; 0: in host memory
+    int32_t device_parts = 0;  // devices that hold the logits; 0 for host memory
     int32_t stages = 1;        // stages of the target
-    // Called in each target stage but the last, with its index; set before the first Step.
+    // Called in each target stage but the last, with the stage's index; set it before the first
+    // Step.
     std::function<void(int32_t stage)> in_stage = {};
     std::function<void(const StepRecord&)> on_step = {};
   };
@@ -81,8 +82,8 @@ struct Rig {
     ADD_FAILURE() << "KV blocks are still held: " << executor->kv_usage(Role::kTarget).used_blocks
                   << " and " << executor->kv_usage(Role::kDraft).used_blocks;
   }
-  // Closes the open sequences and checks that no KV block is left and no stage has counted a
-  // violation. The executor is gone afterwards.
+  // Closes sequence `open`, then checks that no KV block is in use and no stage has counted a
+  // violation. Destroys the executor.
   void end(SequenceId open) {
     executor->close(open);
     wait_until_kv_is_free();
@@ -90,7 +91,7 @@ struct Rig {
     EXPECT_EQ(target_violations(), 0);
   }
 
-  // Makes the stages, each on one thread; the last one is `target`.
+  // Makes the stages, each with one thread; the last one is `target`.
   std::unique_ptr<StepRunner> cut_target(const Options& options, int32_t vocab) {
     std::vector<PipelineStage> stages;
     for (int32_t stage = 0; stage + 1 < options.stages; ++stage) {
@@ -106,14 +107,14 @@ struct Rig {
     return std::make_unique<StagePipeline>(
         std::make_unique<StageThreads>(std::move(stages), vocab));
   }
-  // The violations that all stages of the target have counted; called once nothing runs.
+  // Returns the violations that all stages of the target have counted; no Step may be running.
   int64_t target_violations() const {
     int64_t sum = target.violations;
     for (const auto& stage : earlier) sum += stage->violations;
     return sum;
   }
 
-  std::vector<std::unique_ptr<FakeDecoder>> earlier;  // stages of the target
+  std::vector<std::unique_ptr<FakeDecoder>> earlier;  // stages of the target before the last
   FakeDecoder target, draft;
   std::vector<std::unique_ptr<CpuDeviceGroup>> devices;
   std::unique_ptr<RealExecutor> executor;

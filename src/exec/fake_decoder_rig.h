@@ -1,7 +1,7 @@
-// A decoder without a model for the executor's tests: its KV slots hold (token, position), and a
-// row's logits are a hash of the tokens that it really sees, in order. A wrong slot, boundary,
-// ancestor list, block table or move changes the logits, and is also counted. A stage of such a
-// decoder holds the same cells; its rows' tokens go to the next stage as hidden rows.
+// A decoder without a model, for the executor's tests. Its KV slots hold (token, position), and a
+// row's logits are a hash of the tokens that it attends to, in order. A wrong slot, boundary,
+// ancestor list, block table or move changes the logits and counts as a violation. Every stage of
+// such a decoder holds the same cells; its rows' tokens pass to the next stage as hidden rows.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ inline uint64_t fake_history(const std::vector<TokenId>& tokens, uint64_t seed) 
   return hash;
 }
 
-// Logits in (-4, 4) after a history.
+// Writes logits in (-4, 4) that depend on a history.
 inline void fake_logits(uint64_t history, int32_t vocab, float* logits) {
   for (int32_t token = 0; token < vocab; ++token) {
     const uint64_t hash = fake_mix(history, static_cast<uint64_t>(token) + 77);
@@ -50,7 +50,7 @@ class FakeDecoder : public Decoder {
     config_.num_layers = 1;
   }
 
-  // Each stage has one layer.
+  // Makes the decoder a stage with one layer.
   void set_stage(int32_t stage, int32_t num_stages) {
     config_.num_layers = num_stages;
     layers_ = {stage, stage + 1, stage == 0, stage + 1 == num_stages};
@@ -91,8 +91,8 @@ class FakeDecoder : public Decoder {
                 ? position
                 : step.ancestors[static_cast<size_t>(row.ancestor_begin + position - row.boundary)];
         const Cell& seen = cell(sequence, slot);
-        // The row must see tokens in the order of the text, and where it sees everything, no token
-        // may be missing.
+        // The row must attend to tokens in sequence order; a row without a view must not miss any
+        // token.
         if (seen.position <= before || seen.position > row.position) ++violations;
         before = seen.position;
         const bool is_own = position + 1 == row.visible;
@@ -107,7 +107,7 @@ class FakeDecoder : public Decoder {
       if (poison_position == row.position) logits_.back() = 0.0f / zero_;
     }
     if (throws || fail) {
-      // KV of a Step that has failed must not be used.
+      // Invalidates the KV of a failed Step, which must not be used.
       for (const StepRow& row : step.rows) {
         if (row.slot == kNoSlot) continue;
         cell(step.sequences[static_cast<size_t>(row.sequence_idx)], row.slot) = {};
@@ -117,8 +117,8 @@ class FakeDecoder : public Decoder {
     return fail ? Status(StatusCode::kInternal, "the device is gone") : Status();
   }
 
-  // Keeps logits on devices, each of which divides its tokens into this many parts; 0: in host
-  // memory.
+  // Keeps logits on devices, each of which divides its tokens into this many parts; 0 keeps them in
+  // host memory.
   void set_device_parts(int32_t parts) { device_parts_ = parts; }
   bool makes_summaries() const override { return device_parts_ > 0; }
   Status forward_summarized(const Step& step, std::span<const RowQuery> queries,
@@ -141,10 +141,10 @@ class FakeDecoder : public Decoder {
     return {};
   }
   std::atomic<int64_t> summarized = 0;
-  std::atomic<int64_t> edited = 0;  // how many of these were edited
+  std::atomic<int64_t> edited = 0;  // number of these rows with edits
   std::atomic<int64_t> fetched = 0;
 
-  // Devices that the vocabulary is shared among, 16 tokens at a time.
+  // Sets the number of devices that share the vocabulary, 16 tokens at a time.
   void set_degree(int32_t degree) { degree_ = degree; }
   int32_t degree() const override { return degree_; }
   LogitsPart logits(int32_t rank) const override {
@@ -179,10 +179,10 @@ class FakeDecoder : public Decoder {
   int32_t poison_position = -1;  // logits after this position hold NaN
   std::atomic<bool> fail = false;
   std::atomic<bool> throws = false;
-  std::function<void()> while_running;       // called in every Step; set before the first one
-  std::function<void(const Step&)> on_step;  // the same, and told of it
-  // After one history in this many the logits differ from those of a decoder of the same seed; 0:
-  // never.
+  std::function<void()> while_running;       // called in every Step; set it before the first one
+  std::function<void(const Step&)> on_step;  // the same, with the Step
+  // After one history in this many, the logits differ from those of a decoder with the same seed; 0
+  // for never.
   uint64_t astray_one_in = 0;
 
  private:
@@ -190,7 +190,7 @@ class FakeDecoder : public Decoder {
     TokenId token = 0;
     int32_t position = -1;
   };
-  // Chooses tokens at even distances.
+  // Chooses evenly spaced tokens.
   void gather(const Step& step, const KvSelection& selection) {
     const StepSequence& sequence = step.sequences[static_cast<size_t>(selection.sequence_idx)];
     for (int32_t idx = 0; idx < selection.chosen; ++idx) {
@@ -270,7 +270,7 @@ class FakeDecoder : public Decoder {
   int32_t device_parts_ = 0;
   mutable std::deque<Device> devices_;
   std::vector<RowQuery> queries_;
-  const StepEdits* edits_ = nullptr;  // edits of the Step that runs
+  const StepEdits* edits_ = nullptr;  // edits of the running Step
   std::vector<float> on_devices_;
   ModelConfig config_;
   LayerRange layers_ = {0, 1, true, true};

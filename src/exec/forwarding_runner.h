@@ -1,5 +1,5 @@
-// A runner around another one, to which it forwards all but run(): the base of runners that time,
-// record or replace what the inner runner does with a Step.
+// The base class of wrapping runners, which forwards everything but run() to an inner runner.
+// Derived runners time, record or replace what the inner runner does with a Step.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace forerun {
 
-// `Base`: StepRunner or PipelinedRunner. Derived classes implement run().
+// `Base` is StepRunner or PipelinedRunner. Derived classes implement run().
 template <class Base>
 class ForwardingRunner : public Base {
  public:

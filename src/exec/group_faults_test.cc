@@ -1,5 +1,5 @@
-// A device of a tensor-parallel group fails or comes late: its request gets an error, the next
-// request the right tokens, and no thread waits for ever.
+// Tests a device of a tensor-parallel group that fails or comes late: its request must get an
+// error, the next request the right tokens, and no thread may wait for ever.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int32_t kDegree = 3;
 
-// A target on three devices, whose faults are armed from outside.
+// A target on three devices; tests arm their faults.
 class GroupFaults : public ::testing::TestWithParam<bool> {
  protected:
   GroupFaults() {
@@ -33,7 +33,8 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
       ++arrivals_[static_cast<size_t>(rank)];
       if (rank != culprit_ || --countdown_ != 0) return Status();
       if (!late_) return Status(StatusCode::kInternal, "fell off the bus");
-      // The other devices' timeout begins once they have arrived, however busy the machine is.
+      // Delays the fault until the other devices have arrived, which starts their timeout however
+      // busy the machine is.
       const int32_t here = arrivals_[static_cast<size_t>(rank)];
       for (const std::atomic<int32_t>& other : arrivals_) {
         while (other < here) std::this_thread::yield();
@@ -64,7 +65,7 @@ class GroupFaults : public ::testing::TestWithParam<bool> {
 
   const TempDir dir_;
   std::unique_ptr<Checkpoint> checkpoint_;
-  std::array<std::atomic<int32_t>, kDegree> arrivals_ = {};  // at collectives, of each device
+  std::array<std::atomic<int32_t>, kDegree> arrivals_ = {};  // of each device at collectives
   std::atomic<int> countdown_{0};
   std::atomic<int32_t> culprit_{-1};
   std::atomic<bool> late_{false};
@@ -77,7 +78,7 @@ TEST_P(GroupFaults, FailTheRequestInTheForwardAndInTheSampler) {
   SequenceId next_sequence = 1;
   const TokenId expected = complete(next_sequence++).rows.at(0).token;
   ASSERT_GE(expected, 0);
-  // Two layers meet four times, and the sampler of a row twice.
+  // Two layers use four collectives, and the sampler uses two per row.
   for (const int collective : {1, 3, 4, 5, 6}) {
     for (int32_t culprit = 0; culprit < kDegree; ++culprit) {
       late_ = collective % 3 == 0 && culprit == 1;

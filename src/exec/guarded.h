@@ -1,5 +1,5 @@
-// Turns every failure of a device, returned or thrown, into the Status of the Step that it ran, so
-// that no device can end the process.
+// Conversion of every failure of a device, returned or thrown, to the Status of its Step, so that
+// no device can end the process.
 #pragma once
 
 #include <exception>
@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// Gives a failure of a Step or device a code that says so: it is never a request's fault
+// Gives a failure of a Step or device the right code: it is never a request's fault
 // (kInvalidArgument and the like), and waiting does not help (kResourceExhausted).
 inline Status failure_of_step(const Status& status) {
   switch (status.code()) {
@@ -30,12 +30,13 @@ inline Status failure_of_step(const Status& status) {
   return Status(StatusCode::kInternal, status.message());
 }
 
-// Whether the sampler found the row itself wrong: the request's fault, not the device's.
+// Returns whether the sampler found the row itself faulty, which is the request's fault, not the
+// device's.
 inline bool is_fault_of_row(const Status& status) {
   return status.code() == StatusCode::kInvalidArgument;
 }
 
-// Returns what `work` returns; what it throws becomes a Status.
+// Returns what `work` returns, and turns an exception into a Status.
 template <class Work>
 Status guarded(const Work& work) {
   try {

@@ -7,8 +7,7 @@
 namespace forerun {
 namespace {
 
-// The share of a guess's expected gain that is believed: guesses that are chosen tend to be
-// overrated.
+// A discount for a guess's expected gain, because chosen guesses tend to be overrated.
 constexpr float kTrust = 0.93f;
 
 }  // namespace
@@ -38,8 +37,8 @@ void GuessRows::add(WorkItem& item, int64_t context) {
   if (offer.begin == offer.end) return;
   offers_.push_back(offer);
 
-  // Computes each row's gain on condition that all rows with a higher chance run; among equal
-  // chances parents come first.
+  // Computes each row's gain under the condition that all rows with a higher chance run; among
+  // equal chances parents come first.
   sorted_.resize(offer.end - offer.begin);
   for (size_t i = 0; i < sorted_.size(); ++i) sorted_[i] = offer.begin + i;
   std::stable_sort(sorted_.begin(), sorted_.end(),
@@ -61,8 +60,8 @@ void GuessRows::leave_out(const StepScheduler& scheduler, int64_t held_up, int32
   std::sort(gains_.begin(), gains_.end(), std::greater<float>());
   const auto taken = static_cast<size_t>(scheduler.verification_rows(load, gains_, held_up));
   if (taken == gains_.size()) return;
-  // Among rows of the same gain as the last one that is taken, the first ones are taken: parents
-  // come before their children.
+  // Among rows with the same gain as the last one taken, takes the first ones: parents come before
+  // their children.
   const float min_gain = taken > 0 ? gains_[taken - 1] : INFINITY;
   auto equal =
       std::count(gains_.begin(), gains_.begin() + static_cast<std::ptrdiff_t>(taken), min_gain);

@@ -10,7 +10,7 @@
 namespace forerun {
 namespace {
 
-// Up to 32 rows take 1 ms, up to 64 take 1.5 ms, more 4 ms.
+// Up to 32 rows take 1 ms, up to 64 rows 1.5 ms, and more rows 4 ms.
 LiveCosts& stepped_costs() {
   static LiveCosts live;
   StepCosts costs;
@@ -22,7 +22,7 @@ LiveCosts& stepped_costs() {
   return live;
 }
 
-// A chain of guesses, each right with chance `each` where the one before it is.
+// Returns a chain of guesses; each is right with chance `each` if its parent is.
 WorkItem chain(NodeId guesses, float each) {
   WorkItem item;
   float chance = 1.0f;
@@ -52,8 +52,8 @@ size_t leave_out(std::vector<WorkItem>& items, int64_t held_up = 0, int32_t max_
 TEST(GuessRows, FillWhatIsFreeAndStopBeforeTheNextTile) {
   std::vector<WorkItem> items(8, chain(7, 0.3f));
   EXPECT_EQ(leave_out(items), 32u);
-  // Equal requests get equal shares, except that the first get one row more where the rows do not
-  // divide evenly.
+  // Equal requests get equal shares; if the rows do not divide evenly, the first requests get one
+  // row more.
   for (const WorkItem& item : items) EXPECT_EQ(item.rows.size(), 4u);
 }
 
@@ -68,7 +68,7 @@ TEST(GuessRows, OfOneAreNoReasonToHoldUpAllOthers) {
   std::vector<WorkItem> items(32, chain(0, 1.0f));
   items[7] = chain(7, 0.95f);
   EXPECT_EQ(leave_out(items), 32u);
-  // The same holds with other requests that wait.
+  // The same must hold with other requests that wait.
   std::vector<WorkItem> few(12, chain(7, 0.9f));
   EXPECT_EQ(leave_out(few), 64u);
   few.assign(12, chain(7, 0.9f));
@@ -87,7 +87,7 @@ TEST(GuessRows, FitInAStep) {
 
 TEST(GuessRows, TakeNoRoomFromPrompts) {
   std::vector<WorkItem> items(4, chain(7, 0.3f));
-  EXPECT_EQ(leave_out(items, 0, 512, 20), 12u);  // 32 with them
+  EXPECT_EQ(leave_out(items, 0, 512, 20), 12u);  // 32 rows with them
   items.assign(4, chain(7, 0.9f));
   EXPECT_EQ(leave_out(items, 0, 64, 60), 4u);
 }
@@ -100,8 +100,8 @@ TEST(GuessRows, WithoutCostsAllAreRun) {
   for (const WorkItem& item : items) EXPECT_EQ(item.rows.size(), 10u);
 }
 
-// Whatever is left out, a child never stays without its parent, rows keep their order, and the rows
-// that must run stay.
+// Whatever is left out, no child may stay without its parent, rows must keep their order, and
+// required rows must stay.
 TEST(GuessRows, LeaveTreesWhole) {
   std::mt19937 rng(1);
   const auto uniform = [&rng](size_t count) { return rng() % count; };
@@ -114,7 +114,7 @@ TEST(GuessRows, LeaveTreesWhole) {
       const size_t nodes = uniform(12);
       for (NodeId node = 1; node <= nodes; ++node) {
         const WorkRow parent = item.rows[uniform(node)];
-        // Equal chances are frequent: they come from a few kinds of guesses.
+        // Equal chances are frequent, because there are only a few kinds of guesses.
         item.rows.push_back({.node = node,
                              .parent = parent.node,
                              .want = Want::kSample,

@@ -1,6 +1,6 @@
-// A trained head as the draft of an executor: its guesses must be those that the head makes when it
-// is run directly on the text, over rounds, pieces of prompts, shared prefixes and hidden states
-// that were not kept; on one device, on groups of them, and behind a target in stages.
+// Tests a trained head as the draft of an executor. Its guesses must equal those of the head when
+// it runs directly on the tokens, over rounds, pieces of prompts, shared prefixes and missing
+// hidden states; on one device, on groups of devices, and behind a target in stages.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ constexpr auto kHeadTimeout = std::chrono::seconds(20);
 
 constexpr int32_t kTargetLayers = 6;
 
-// What a target runs on: devices of so many threads in each stage, and the stages' layers.
+// The devices of a target: the threads of each device in each stage, and the layers of the stages.
 struct Cut {
   std::string name;
   std::vector<int32_t> team_sizes = {1};
@@ -88,7 +88,7 @@ struct HeadAndTarget {
   std::unique_ptr<Decoder> head;
 };
 
-// The tokens behind a text that a head finds likeliest, and those behind each of these.
+// The most likely tokens behind a prefix by the head, and those behind each of them.
 struct Guesses {
   std::vector<TokenId> root;
   std::vector<std::vector<TokenId>> below;
@@ -105,8 +105,8 @@ std::vector<TokenId> best_tokens(const float* logits) {
   return tokens;
 }
 
-// Runs the head on the text directly, behind a target on devices of so many threads that is not
-// cut. Its context begins at position `first`.
+// Runs the head directly on the tokens, behind an uncut target on devices with this many threads.
+// Its context begins at position `first`.
 Guesses expected_guesses(const std::vector<int32_t>& team_sizes, const std::vector<TokenId>& text,
                          int32_t first = 1) {
   const auto length = static_cast<int32_t>(text.size());
@@ -134,7 +134,7 @@ Guesses expected_guesses(const std::vector<int32_t>& team_sizes, const std::vect
   guesses.root = best_tokens(copy_logits(*models.head).data());
   step.clear();
   step.sequences.push_back({table.data()});
-  const int32_t end = length - first;  // slots of the text
+  const int32_t end = length - first;  // slots of the prefix
   for (int32_t guess = 0; guess < kGuesses; ++guess) {
     StepRow row{.token = guesses.root[static_cast<size_t>(guess)], .position = length};
     row.slot = end + guess;
@@ -154,7 +154,7 @@ Guesses expected_guesses(const std::vector<int32_t>& team_sizes, const std::vect
   return guesses;
 }
 
-// Runs one sequence with a head as serial_tree would run it.
+// Runs one sequence with a head in the way of serial_tree.
 class HeadDraft : public testing::TestWithParam<Cut> {
  protected:
   void start(int64_t places, int32_t row_budget = 512) {
@@ -192,7 +192,7 @@ class HeadDraft : public testing::TestWithParam<Cut> {
     return result.value_or(WorkResult());
   }
 
-  // All but the last token, which is the root.
+  // Reads all tokens but the last, which is the root.
   WorkResult read_prompt() {
     WorkItem item;
     item.role = Role::kTarget;
@@ -203,7 +203,7 @@ class HeadDraft : public testing::TestWithParam<Cut> {
     return run(std::move(item));
   }
 
-  // Draft items for the root and its guesses. Nodes have the ids that follow `root_`.
+  // Runs draft items for the root and its guesses. Nodes have the ids that follow `root_`.
   Guesses draft() {
     WorkItem item;
     item.role = Role::kDraft;
@@ -243,15 +243,15 @@ class HeadDraft : public testing::TestWithParam<Cut> {
     return guesses;
   }
 
-  // The target runs the root and two guesses of a row, of which `accepted` are taken, and the text
-  // goes on with `next`.
+  // Lets the target run the root and a path of two guesses; accepts `accepted` of them and
+  // continues with `next`.
   void verify(const Guesses& guesses, int32_t accepted, TokenId next) {
     WorkItem item;
     item.role = Role::kTarget;
     item.edits = std::exchange(target_edits_, {});
     const std::vector<TokenId> tokens = {text_.back(), guesses.root[1], guesses.below[1][2]};
     const std::vector<NodeId> nodes = {root_, root_ + 2, next_node_};
-    // A sibling of the guess, to be dropped.
+    // This sibling of the guess will be dropped.
     item.rows.push_back({.token = tokens[0], .position = length() - 1, .node = root_});
     item.rows.push_back(
         {.token = guesses.root[0], .position = length(), .node = root_ + 1, .parent = root_});
@@ -266,11 +266,11 @@ class HeadDraft : public testing::TestWithParam<Cut> {
     draft_edits_ = {{Edit::Kind::kCommit, {root_}}, {Edit::Kind::kKeep, {}}};
     text_.insert(text_.end(), tokens.begin() + 1, tokens.begin() + 1 + accepted);
     text_.push_back(next);
-    ++drafted_;  // the root
+    ++drafted_;  // for the root
     next_node_ += 10;
   }
 
-  // What the head gives behind the text so far, or another.
+  // Returns the head's guesses behind the present tokens, or behind others.
   Guesses expected(int32_t first = 1) const { return expected(text_, first); }
   static Guesses expected(const std::vector<TokenId>& text, int32_t first = 1) {
     return expected_guesses(GetParam().team_sizes, text, first);
@@ -309,7 +309,7 @@ TEST_P(HeadDraft, AcceptedTokensOfRoundsWithoutDraftAreRead) {
   start(400);
   open(1, toy_tokens(40, kHeadTokens));
   read_prompt();
-  // Plain decoding: the draft runs nothing.
+  // In plain decoding the draft runs nothing.
   for (int32_t round = 0; round < 90; ++round) {
     WorkItem item;
     item.role = Role::kTarget;
@@ -328,14 +328,15 @@ TEST_P(HeadDraft, SharedPrefixesAreNotRunAgain) {
   const Guesses first = draft();
   EXPECT_EQ(first, expected(text));
   EXPECT_EQ(reused_, 0);
-  // The same beginning, and another end.
+  // Another sequence has the same beginning and another end.
   std::vector<TokenId> other = text;
   for (size_t idx = 170; idx < other.size(); ++idx) other[idx] = (other[idx] + 1) % kHeadTokens;
   open(2, other, /*share_prefix=*/true);
   EXPECT_EQ(read_prompt().reused_rows, 128);
   EXPECT_EQ(draft(), expected(other));
   EXPECT_EQ(reused_, 128);
-  // Another first token: nothing is shared, though all of the head's rows have the same tokens.
+  // A third sequence has another first token: it shares nothing, though all of the head's rows have
+  // the same tokens.
   std::vector<TokenId> third = text;
   third[0] = (third[0] + 1) % kHeadTokens;
   open(3, third, /*share_prefix=*/true);
@@ -348,8 +349,8 @@ TEST_P(HeadDraft, TheContextBeginsAnewWhereHiddenStatesAreGone) {
   start(100);
   open(1, toy_tokens(150, kHeadTokens));
   read_prompt();
-  // 149 rows ran with 100 places. Rows 100 and 136 found none left, and all but 64 in front of them
-  // were forgotten: the hidden state of token 72 is the first that is there.
+  // 149 rows ran with 100 places. Rows 100 and 136 found none left, and all but the 64 places
+  // before them were freed: token 72 is the first with a hidden state.
   constexpr int32_t kFirst = 136 - TapPlaces::kMinKept + 1;
   const Guesses guesses = draft();
   EXPECT_EQ(guesses, expected(kFirst));
@@ -362,7 +363,7 @@ TEST_P(HeadDraft, AGuessWithoutAHiddenStateBeforeItIsLeftOut) {
   open(1, {5});
   EXPECT_EQ(draft().root.size(), 0u);
   EXPECT_TRUE(left_out_);
-  // The target then runs the token, and the head can guess behind the next.
+  // The target then runs the token, and the head can guess behind the next one.
   WorkItem item;
   item.role = Role::kTarget;
   item.rows.push_back({.token = 5, .position = 0, .want = Want::kSample});

@@ -1,4 +1,4 @@
-// Random work of several sequences, checked against a plain model of what each of them holds.
+// Runs random work of several sequences and checks it against a plain reference model of each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -64,7 +64,7 @@ struct Variant {
   }
 };
 
-// Stages that are slow in turn, at random.
+// Returns a function that makes random stages slow in turn.
 std::function<void(int32_t)> delays(uint32_t seed) {
   auto steps = std::make_shared<std::atomic<uint64_t>>(seed);
   return [steps](int32_t stage) {
@@ -73,7 +73,7 @@ std::function<void(int32_t)> delays(uint32_t seed) {
   };
 }
 
-// Counts over all runs of a variant, by which it is checked that the runs reached their cases.
+// Counts over all runs of a variant, which show that the runs reached their cases.
 struct Tally {
   int64_t reused = 0;
   int64_t summarized = 0;
@@ -119,7 +119,7 @@ class Interleaving {
     if (rng_() % 3 == 0) take();
   }
 
-  // Takes all results, then closes all sequences: no KV block may be left.
+  // Takes all results, then closes all sequences: no KV block may remain in use.
   void finish() {
     while (take()) {
     }
@@ -143,9 +143,9 @@ class Interleaving {
   struct Live {
     SequenceId id;
     std::unique_ptr<SequenceMirror> roles[kNumRoles];
-    std::vector<uint64_t> awaited[kNumRoles];  // tags in the order of submission
+    std::vector<uint64_t> awaited[kNumRoles];  // tags in submission order
     bool tells_entry = false;                  // whether its target items ask for entry notices
-    std::set<uint64_t> asked;                  // tags of items whose entry notice is still to come
+    std::set<uint64_t> asked;                  // tags of items whose entry notice is due
     int items = 0;
   };
 
@@ -164,7 +164,7 @@ class Interleaving {
     live_.push_back(std::move(sequence));
   }
 
-  // Takes one result and checks it; false where no more come.
+  // Takes one result and checks it; returns false if no more come.
   bool take() {
     const auto result = rig_.next();
     if (!result) return false;
@@ -192,7 +192,7 @@ class Interleaving {
     const SequenceMirror& mirror = *owner.roles[role];
     const auto found = mirror.expected().find(result.tag);
     auto expected = found == mirror.expected().end() ? std::vector<RowResult>{} : found->second;
-    // Rows of dropped nodes may be missing where the item allows it.
+    // Rows of dropped nodes may be missing if the item allows it.
     if (role == 0 && owner.tells_entry) {
       const size_t all = expected.size();
       std::erase_if(expected, [&](const RowResult& row) {
@@ -220,8 +220,8 @@ class Interleaving {
 
 class Interleavings : public ::testing::TestWithParam<Variant> {};
 
-// Several sequences, items of both roles in flight, closed at any time: every result must be what
-// the sequence's own tokens give.
+// Several sequences have items of both roles in flight and may be closed at any time: every result
+// must follow from the sequence's own tokens.
 TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   if (kThreadSanitized && !GetParam().has_threads()) GTEST_SKIP() << "one thread";
   Tally tally;
@@ -243,7 +243,7 @@ TEST_P(Interleavings, EveryResultFollowsFromItsOwnHistory) {
   EXPECT_EQ(tally.dropped > 0, several_steps) << tally.dropped;
   EXPECT_EQ(tally.summarized > 50, GetParam().device_parts > 0) << tally.summarized;
   EXPECT_EQ(tally.edited > 25, GetParam().device_parts > 0) << tally.edited;
-  // Sums of parts that measure from origins of their own are not known.
+  // Sums of parts with different origins are not known.
   const bool in_parts =
       GetParam().device_parts > 1 || (GetParam().device_parts > 0 && !GetParam().teams[0].empty());
   EXPECT_EQ(tally.fetched > 10, in_parts) << tally.fetched;

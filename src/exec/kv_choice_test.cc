@@ -1,5 +1,6 @@
-// Views whose head is chosen: when, by which rows, from what, and the blocks that it takes. The
-// fake model sees exactly the tokens that were gathered, so what is expected is a plain loop.
+// Tests views with a chosen head: when it is chosen, by which rows, from which tokens, and with
+// which blocks. The fake model attends to exactly the gathered tokens, so a plain loop gives the
+// expected logits.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +13,8 @@
 namespace forerun {
 namespace {
 
-// FakeDecoder's choice of a head of `chosen` tokens from the first `tokens`, and the rest.
+// Returns FakeDecoder's choice of `chosen` tokens from the first `tokens`, and the other tokens
+// behind them.
 std::vector<TokenId> even_and_tail(const std::vector<TokenId>& text, int32_t chosen,
                                    int32_t tokens) {
   std::vector<TokenId> seen;
@@ -23,10 +25,10 @@ std::vector<TokenId> even_and_tail(const std::vector<TokenId>& text, int32_t cho
   return seen;
 }
 
-// A head is chosen by observers in the Step of the first row that sees it, kept while the tail
-// grows, and chosen anew; its blocks return with the sequence.
+// Observers choose a head in the Step of the first row that attends to it; it is kept while the
+// tail grows, and then chosen anew. Its blocks are freed with the sequence.
 TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
-  constexpr int32_t kTokens = 256;  // a head of 3 blocks, and at most 3 behind it
+  constexpr int32_t kTokens = 256;  // a head of 3 blocks, and a tail of at most 3
   const KvViewSpec view = {find_view("snapkv"), kTokens};
   std::vector<StepRecord> records;
   Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
@@ -65,7 +67,7 @@ TEST(KvView, AChosenHeadIsGatheredOnceAndKept) {
   EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
 }
 
-// Every draft row chooses for itself, and no further row is run for that.
+// Expects that every draft row chooses for itself and that no further row runs for the choice.
 void expect_rows_choose_for_themselves(const KvViewSpec& view, int32_t index_blocks) {
   std::vector<StepRecord> records;
   Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
@@ -73,7 +75,7 @@ void expect_rows_choose_for_themselves(const KvViewSpec& view, int32_t index_blo
   std::vector<TokenId> text = text_of(250, 11);
   rig.executor->submit(prefix_item(1, Role::kTarget, text));
   ASSERT_TRUE(rig.next()->status.ok());
-  // A chain, over the ends of two blocks.
+  // The chain crosses the ends of two blocks.
   for (NodeId node = 0; node < 80; ++node) {
     WorkItem draft = target_item(1, view);
     draft.rows.push_back(tree_row(node % 50, 250 + static_cast<int32_t>(node), node,
@@ -99,7 +101,7 @@ TEST(KvView, RowsChooseForThemselves) {
 
 TEST(KvView, RowsChooseByAnIndexThatGrows) {
   expect_rows_choose_for_themselves({find_view("pqcache"), kBudget}, kv_index_blocks(192, 64));
-  // The blocks that are reserved are the ones that are laid out.
+  // The reserved blocks must equal those of the layout.
   for (const int32_t head_dim : {8, 16, 20, 64, 80, 128, 256}) {
     for (const int32_t tokens : {64, 256, 320, 1024, 1088, 32768}) {
       EXPECT_EQ(kv_index_blocks(tokens, head_dim), pq_index_blocks(tokens, head_dim));
@@ -129,8 +131,8 @@ TEST(KvView, RowsChooseByAnIndexThatGrows) {
   EXPECT_EQ(rig.executor->kv_usage(Role::kTarget).used_blocks, 0);
 }
 
-// The first head is chosen by rows that are run once more, each further one by the rows of a
-// verification, which see everything as ever.
+// Rows that run again choose the first head; the rows of a verification, which still attend to
+// everything, choose each further one.
 TEST(KvView, AVerificationChoosesForTheDraftsBehindIt) {
   const KvViewSpec view = {find_view("vegas"), 192};  // a head of 2 blocks
   std::vector<StepRecord> records;
@@ -182,7 +184,7 @@ TEST(KvView, AVerificationChoosesForTheDraftsBehindIt) {
   EXPECT_EQ(rig.target.violations, 0);
 }
 
-// A view's own blocks come from the same pool as all others.
+// A view's own blocks come from the common pool.
 TEST(KvView, AHeadWaitsForMemory) {
   const KvViewSpec view = {find_view("snapkv"), 256};
   Rig rig({.blocks = 9});

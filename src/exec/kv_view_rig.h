@@ -1,4 +1,5 @@
-// Shared by tests of views: texts, the fake target's tokens after them, and items through a view.
+// Helpers for tests of views: token sequences, the fake target's next tokens, and items with a
+// view.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +20,7 @@ inline std::vector<TokenId> text_of(int32_t tokens, int32_t seed) {
   return text;
 }
 
-// The target's token after these tokens.
+// Returns the target's next token after these tokens.
 inline TokenId best_after(const std::vector<TokenId>& seen) {
   std::vector<float> logits(kVocab + 4);
   fake_logits(fake_history(seen, 1), kVocab + 4, logits.data());

@@ -1,5 +1,5 @@
-// Items through views, on the fake model: its logits are a function of exactly the tokens that a
-// row sees, so what is expected is a plain loop over the text.
+// Tests items with views on the fake model. Its logits are a function of exactly the tokens that a
+// row attends to, so a plain loop gives the expected ones.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-// StreamingLLM's part of `text`, whose first `prefix` tokens are the prefix.
+// Returns StreamingLLM's part of `text`, in which the first `prefix` tokens are the prefix.
 std::vector<TokenId> sink_and_window(const std::vector<TokenId>& text, int32_t prefix) {
   const int32_t window = std::max(1, prefix / 64 + 1 - (kBudget / 64 - 1)) * 64;
   std::vector<TokenId> seen(text.begin(), text.begin() + 64);
@@ -19,14 +19,14 @@ std::vector<TokenId> sink_and_window(const std::vector<TokenId>& text, int32_t p
   return seen;
 }
 
-// A chain is drafted through the view, across the end of a block, and then verified in the slots
-// that the drafts wrote; plain rows go on from it.
+// Drafts a chain through the view, across the end of a block, then verifies it in the slots that
+// the drafts wrote; plain rows continue from it.
 TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
   for (const int32_t prefix : {64, 190, 192, 254, 255, 256, 300, 383}) {
     SCOPED_TRACE(prefix);
     Rig rig({});
-    // Another sequence, whose rows share the Steps.
+    // Another sequence has rows in the same Steps.
     std::vector<TokenId> other = text_of(70, 5);
     std::vector<TokenId> text = text_of(prefix, 11);
     for (SequenceId id = 1; id <= 2; ++id) ASSERT_TRUE(rig.executor->open(id, plain_spec()).ok());
@@ -39,7 +39,7 @@ TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
       if (result->sequence == 1) root = result->rows[0].token;
     }
     ASSERT_EQ(root, best_after(text));
-    // Four drafts, of which the target will refuse some.
+    // The target will refuse some of the four drafts.
     std::vector<TokenId> chain = {root};
     for (NodeId node = 0; node < 4; ++node) {
       WorkItem item = target_item(1, view);
@@ -90,9 +90,9 @@ TEST(KvView, DraftRowsSeeTheViewAndTheirVerificationSeesEverything) {
   }
 }
 
-// A guess's row costs what it sees. Where a Step takes 10 ms and 12 us for every token that a row
-// sees, a guess that comes out every other time is worth a row through the view, and none beside
-// rows that see all 480 tokens.
+// The cost of a guess's row depends on the tokens that it attends to. If a Step takes 10 ms and 12
+// us per visible token, a guess that is right half of the time is worth a row through the view, but
+// not beside rows that attend to all 480 tokens.
 TEST(KvView, GuessesAreLeftOutByWhatTheirRowsSee) {
   LiveCosts costs;
   StepCosts known;
@@ -121,7 +121,7 @@ TEST(KvView, GuessesAreLeftOutByWhatTheirRowsSee) {
   }
 }
 
-// Two requests with views and a third without in one Step: the Step's load counts what they see.
+// Two requests with views and one without share a Step: its load must count the visible tokens.
 TEST(KvView, DraftAndVerificationRowsShareAStep) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
   std::vector<StepRecord> records;
@@ -147,7 +147,7 @@ TEST(KvView, DraftAndVerificationRowsShareAStep) {
   }
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].rows, 3);
-  // The sink's block, and of 301 tokens those from 192 on.
+  // The view shows the sink's block, and of 301 tokens those from 192 on.
   EXPECT_EQ(records[0].kv_tokens, 2 * (64 + 301 - 192) + 301);
   EXPECT_EQ(records[0].context_tokens, 301);
   EXPECT_EQ(rig.target.violations, 0);
@@ -179,7 +179,7 @@ TEST(KvView, WhatWasRunThroughAViewDoesNotBecomeTheTargetsPrefix) {
   EXPECT_NE(status.message().find("position 300 through a view"), std::string::npos);
 }
 
-// A draft's prefix may be computed through a view, and is then not shared.
+// A draft may compute its prefix through a view; such a prefix must not be shared.
 TEST(KvView, ADraftsTextThroughAViewIsNotShared) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
   Rig rig({.row_budget = 64});
@@ -196,16 +196,16 @@ TEST(KvView, ADraftsTextThroughAViewIsNotShared) {
     ASSERT_TRUE(result && result->status.ok());
     reused = result->reused_rows;
   }
-  // The window has everything up to its budget; from there on each has its own.
+  // The window has everything up to its budget; beyond it each sequence has its own KV.
   EXPECT_EQ(reused, kBudget);
   EXPECT_EQ(rig.draft.violations, 0);
 }
 
-// However long its text becomes, a draft model that reads a window holds the window's blocks, the
-// sinks' and those of the rows that run, and sees what it saw when it held them all.
+// However long the sequence gets, a draft model with a window holds only the blocks of window,
+// sinks and running rows, and attends to the same tokens as if it held them all.
 TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
   const KvViewSpec view = {find_view("streaming_llm"), kBudget};
-  // A draft whose best token is best_after()'s.
+  // The draft's best token is best_after()'s.
   Rig rig({.row_budget = 64, .draft_astray_one_in = uint64_t{1} << 40});
   SequenceSpec spec = plain_spec();
   spec.max_tokens = 3000;
@@ -213,7 +213,7 @@ TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
   ASSERT_TRUE(rig.executor->open(1, spec).ok());
   std::vector<TokenId> text;
   int64_t most = 0;
-  // A prompt of several Steps, then rows that catch up with a text that grows.
+  // Reads a prompt in several Steps, then rows that catch up with a growing sequence.
   for (const int32_t end : {1500, 1501, 1537, 1600, 1601, 2500}) {
     const auto begin = static_cast<int32_t>(text.size());
     text = text_of(end, 7);
@@ -224,9 +224,10 @@ TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
     ASSERT_TRUE(result && result->status.ok()) << result->status.message();
     most = std::max(most, rig.executor->kv_usage(Role::kDraft).used_blocks);
   }
-  // The text has 40 blocks; the draft keeps those of the budget and one that the last Step filled.
+  // The sequence has 40 blocks; the draft keeps those of the budget and one that the last Step
+  // filled.
   EXPECT_LE(most, kBudget / kKvBlockTokens + 1);
-  // A strategy that replaces this one may ask for all KV: it sees what is left.
+  // Another strategy may later ask for all KV: its rows attend to what remains.
   text.push_back(1);
   for (const KvViewSpec& wider : {KvViewSpec{}, KvViewSpec{find_view("streaming_llm"), 1024},
                                   KvViewSpec{find_view("snapkv"), 512}}) {
@@ -236,7 +237,7 @@ TEST(KvView, ADraftsKvOutsideOfItsWindowIsGivenBack) {
     rig.executor->submit(std::move(item));
     const auto result = rig.next();
     ASSERT_TRUE(result && result->status.ok()) << result->status.message();
-    // The view is that of the last item, whose Step began behind 2,497 tokens.
+    // The view is that of the last item; its Step began behind 2,497 tokens.
     EXPECT_EQ(result->rows[0].token, best_after(sink_and_window(text, 2497)));
     text.push_back(2);
   }

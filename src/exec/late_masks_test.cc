@@ -1,5 +1,5 @@
-// Masks that are late keep their own sequence out of Steps, and nobody else; guesses whose masks
-// are late are not run; a mask that fails is its row's error.
+// A late mask must keep its own sequence out of Steps, and no other; guesses with late masks do not
+// run; a failed mask is its row's error.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,8 +14,8 @@
 namespace forerun {
 namespace {
 
-// A constraint whose masks, except that of the start, are late until they are released; those after
-// one particular token fail.
+// A constraint with late masks, except at the start, until the test releases them; those after one
+// particular token fail.
 class HeldConstraint : public HashConstraint {
  public:
   explicit HeldConstraint(uint64_t seed, TokenId failing = -1)
@@ -96,8 +96,8 @@ TEST_P(LateMasks, NobodyElseWaitsForThem) {
       std::vector<TokenId>& own = tokens[result->sequence];
       own.push_back(result->rows.back().token);
       if (own.size() < kMax) rig.executor->submit(next_item(result->sequence, *result));
-      // The first token's mask is that of the start; the second one's is held until the other
-      // sequence has had ten more tokens.
+      // The first token's mask is the start's; the second one's is held until the other sequence
+      // has had ten more tokens.
       if (result->sequence == kOther && tokens[kHeld].size() == 1) ++others_meanwhile;
       if (tokens[kOther].size() >= 11) constraint->held = false;
     }
@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(Runs, LateMasks,
                                            Runs{"Stages", true, 2}),
                          [](const auto& runs) { return std::string(runs.param.name); });
 
-// The root's mask is there, the guess's is not: the guess is left out, and its child with it.
+// The root's mask is ready, the guess's is not: the guess is left out, and its child with it.
 TEST(LateMasksOfGuesses, ThatNeedNotBeRunAreLeftOut) {
   Rig rig({.on_step = {}});
   const auto constraint = std::make_shared<HeldConstraint>(7);
@@ -152,7 +152,7 @@ TEST(LateMasksOfGuesses, ThatNeedNotBeRunAreLeftOut) {
   ASSERT_EQ(result->rows.size(), 1u);
   EXPECT_EQ(result->rows[0].position, 2);
   EXPECT_EQ(constraint->read_too_early, 0);
-  // Once the masks are there, such rows are run.
+  // Once the masks are ready, such rows run.
   constraint->held = false;
   item.rows.erase(item.rows.begin(), item.rows.begin() + 3);
   rig.executor->submit(item);
@@ -163,8 +163,7 @@ TEST(LateMasksOfGuesses, ThatNeedNotBeRunAreLeftOut) {
   rig.end(1);
 }
 
-// On the target nothing is drawn after a row whose mask fails; a draft's guesses are not masked
-// there.
+// The target draws nothing after a row with a failed mask; a draft does not mask its guesses there.
 TEST(FailedMasks, AreTheTargetsErrors) {
   constexpr TokenId kFailing = 9;
   for (const Role role : {Role::kTarget, Role::kDraft}) {

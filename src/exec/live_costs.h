@@ -1,5 +1,5 @@
-// The present costs of Steps, which schedulers and the engine read: measured or read from a cache
-// at start-up, then corrected by every Step that runs.
+// The present costs of Steps for schedulers and the engine: measured or read from a cache at
+// start-up, then corrected by every Step that runs.
 #pragma once
 
 #include <cstdint>
@@ -11,11 +11,11 @@
 
 namespace forerun {
 
-// The context, in tokens, at which strategies are compared while there is no request: one at which
-// a small model's attention is neither negligible nor dominant.
+// The context, in tokens, for comparing strategies while there is no request: a small model's
+// attention is neither negligible nor dominant there.
 inline constexpr int32_t kReferenceContext = 256;
 
-// Any thread may call any method.
+// The costs behind a lock: any thread may call any method.
 class LiveCosts {
  public:
   void set(StepCosts costs) {
@@ -29,12 +29,13 @@ class LiveCosts {
         record.role == Role::kDraft && record.rows > kMaxDraftedRows * record.sequences;
     costs_.observe(record.role, record.load(), record.seconds + record.host_seconds);
   }
-  // Steps so far in which the draft read prompts, or text that it had not followed.
+  // Returns the number of Steps so far in which the draft read prompts or other tokens that it had
+  // not followed.
   int64_t draft_prompt_steps() const {
     const std::lock_guard lock(mutex_);
     return draft_prompt_steps_;
   }
-  // Seconds of such a Step; 0 where nothing is known of the role.
+  // Returns the seconds of such a Step, or 0 if the role has no measurements.
   double seconds(Role role, const StepLoad& load) const {
     const std::lock_guard lock(mutex_);
     return costs_.has(role) ? costs_.seconds(role, load) : 0.0;
@@ -46,14 +47,14 @@ class LiveCosts {
     const std::lock_guard lock(mutex_);
     reader(costs_);
   }
-  // Calls StepCosts::table().
+  // Returns StepCosts::table().
   CostTable table(int32_t sequences = 1, int64_t context = 0) const {
     const std::lock_guard lock(mutex_);
     return costs_.table(sequences, context);
   }
 
  private:
-  // Rows of a sequence in a Step of the draft that may all be drafted.
+  // The maximal number of a sequence's rows in a draft Step that count as drafted, not as a prompt.
   static constexpr int32_t kMaxDraftedRows = 32;
 
   mutable std::mutex mutex_;

@@ -1,4 +1,4 @@
-// A queue of items from any threads to one thread that waits for them.
+// A queue of items from any thread to one waiting thread.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace forerun {
 
-// For readers that may share a processor with the writer: they sleep at once.
+// For readers that may share a core with the writer: they sleep at once.
 constexpr std::chrono::microseconds kNoSpin{0};
 
 template <class Item>
@@ -23,17 +23,17 @@ class Mailbox {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `spin`: how long the reader polls before it sleeps. Waking a sleeper takes tens of
-  // microseconds; polling takes a processor.
+  // `spin` is the time for which the reader polls before it sleeps. Waking a sleeper takes tens of
+  // microseconds; polling occupies a core.
   explicit Mailbox(std::chrono::microseconds spin) : spin_(spin) {}
 
-  // The reader does not see the item before wake(): the caller may have more to add that belongs
-  // into the same Step.
+  // Adds an item that the reader does not see before wake(): the caller may add more for the same
+  // Step.
   void add(Item item) {
     const std::lock_guard lock(mutex_);
     items_.push_back(std::move(item));
   }
-  // Adds all of `items`, which is left empty.
+  // Moves all of `items` into the queue.
   void add_all(std::vector<Item>& items) {
     {
       const std::lock_guard lock(mutex_);
@@ -49,7 +49,7 @@ class Mailbox {
     arrived_.notify_one();
   }
 
-  // Appends all items to `out`; where there are none, waits for the first one until `deadline`.
+  // Appends all items to `out`; if there are none, waits for the first one until `deadline`.
   void take(Clock::time_point deadline, std::vector<Item>& out) {
     const Clock::time_point now = Clock::now();
     const Clock::time_point polled = now + std::min<Clock::duration>(spin_, deadline - now);
@@ -69,14 +69,15 @@ class Mailbox {
   }
 
  private:
-  // Another engine's reader may have been pinned to the same processor.
+  // Polls between yields, since another engine's reader may be pinned to the same core.
   static constexpr int kLooksToYield = 16;
 
   const std::chrono::microseconds spin_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::vector<Item> items_;
-  std::atomic<bool> filled_{false};  // wake() was called since items came; changes under the mutex
+  // Whether wake() followed the last items; changes under the mutex.
+  std::atomic<bool> filled_{false};
 };
 
 }  // namespace forerun

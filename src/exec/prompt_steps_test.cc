@@ -1,5 +1,5 @@
-// Prompts in Steps of the real executor: how many of their rows a Step takes, in which order, and
-// which blocks are shared.
+// Tests prompts in Steps of the real executor: how many of their rows a Step takes, in which order,
+// and which blocks are shared.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -34,7 +34,7 @@ TEST(RealExecutor, APromptFillsWhatDecodingLeavesOfAStep) {
   EXPECT_EQ(rig.target.largest_step, 16);
 }
 
-// Prompts are read one after the other, the higher priority first.
+// Prompts are read one after the other, those of higher priority first.
 TEST(RealExecutor, PromptsAreReadByPriorityThenAsTheyCame) {
   Rig rig({.row_budget = 40, .on_step = {}});
   SequenceSpec urgent = plain_spec();
@@ -51,8 +51,8 @@ TEST(RealExecutor, PromptsAreReadByPriorityThenAsTheyCame) {
   EXPECT_EQ(order, (std::vector<SequenceId>{3, 1, 2, 4}));
 }
 
-// However many prompts of a higher priority come, one Step in sixteen serves a prompt that they
-// have passed over.
+// However many prompts of higher priority come, one Step in sixteen serves a prompt that they have
+// passed over.
 TEST(RealExecutor, APromptOfALowPriorityMoves) {
   constexpr int32_t kRows = 40;
   Rig rig({.row_budget = kRows, .on_step = {}});
@@ -67,7 +67,7 @@ TEST(RealExecutor, APromptOfALowPriorityMoves) {
   };
   SequenceId next = kLow + 1;
   for (; next < kLow + 4; ++next) submit_urgent(next);
-  int results = 0;  // one for each Step
+  int results = 0;  // one per Step
   for (; results < 100; ++results) {
     const auto result = rig.next();
     ASSERT_TRUE(result.has_value());
@@ -79,7 +79,8 @@ TEST(RealExecutor, APromptOfALowPriorityMoves) {
   EXPECT_LE(results, 2 * 16);
 }
 
-// The logits of a scored prompt are whole rows: few of them are held at a time, of all prompts.
+// The logits of a scored prompt are whole rows, so only a few of them, over all prompts, may be
+// held at a time.
 TEST(RealExecutor, AScoredPromptIsReadInPiecesOfFewRows) {
   std::vector<StepRecord> records;
   Rig rig({.on_step = [&](const StepRecord& record) { records.push_back(record); }});
@@ -113,7 +114,8 @@ TEST(RealExecutor, AScoredPromptIsReadInPiecesOfFewRows) {
   for (const StepRecord& record : records) EXPECT_LE(record.rows, StepComposer::kMaxScoredRows + 1);
 }
 
-// Wherever Steps cut it, a block of a prompt that several have is computed by one of them.
+// Wherever Steps cut a prompt, only one of the requests that share a block of it computes the
+// block.
 TEST(RealExecutor, ASharedPromptIsComputedOnceHoweverItIsCut) {
   for (const int32_t row_budget : {7, 40, 64, 70, 100, 150, 512}) {
     Rig rig({.row_budget = row_budget, .on_step = {}});
@@ -151,8 +153,8 @@ TEST(RealExecutor, ADraftsPromptDoesNotHoldUpTheTarget) {
   EXPECT_EQ(rig.next()->sequence, 1u);
 }
 
-// A request that decodes may have nothing ready at the moment: on a thread of its own the role sees
-// a prompt before the engine has answered the last result.
+// A decoding request may have nothing ready at the moment: a role with its own thread sees a prompt
+// before the engine has answered the last result.
 TEST(RealExecutor, APromptIsReadInSmallPiecesWhileSomebodyDecodesElsewhere) {
   StepCosts known;
   known.add(Role::kTarget, {.rows = 1}, 11e-3);
@@ -179,7 +181,7 @@ TEST(RealExecutor, APromptIsReadInSmallPiecesWhileSomebodyDecodesElsewhere) {
   EXPECT_EQ(records.back().rows, 400 - StepScheduler::kMinPromptRows) << "a crowd goes first";
 }
 
-// However many rows decode, a prompt progresses.
+// However many rows decode, a prompt must progress.
 TEST(RealExecutor, DecodingLeavesRowsToPrompts) {
   std::vector<StepRecord> records;
   Rig rig(

@@ -18,16 +18,16 @@
 namespace forerun {
 namespace {
 
-// How often the executor looks whether late masks have come. Making one takes longer than this.
+// Interval at which the executor checks late masks. Computing one takes longer than this.
 constexpr std::chrono::microseconds kMaskLooks{200};
 
 }  // namespace
 
-// A role's worker, and its thread where it has one; calls reach the worker in order.
+// A role's worker, and its thread if it has one; calls reach the worker in order.
 class RealExecutor::RoleThread {
  public:
-  // `target`: the target's worker, where this role reads its hidden states. `outbox`: results of
-  // threaded roles on their way to next().
+  // `target` is the target's worker if this role reads its hidden states. `outbox` carries results
+  // of threaded roles to next().
   RoleThread(Role role, StepRunner* runner, RoleWorker* target, const RealExecutorOptions& options,
              Mailbox<FinishedItem>* outbox)
       : worker_(role, runner, StepScheduler(role, options.budget, options.costs), options.on_step,
@@ -46,7 +46,7 @@ class RealExecutor::RoleThread {
     });
   }
 
-  // Waits for Steps under way; nothing is called afterwards.
+  // Waits for Steps in flight; no callback runs afterwards.
   void stop() {
     if (!threaded_) return;
     post(Stop{});
@@ -54,7 +54,7 @@ class RealExecutor::RoleThread {
   }
 
   bool threaded() const { return threaded_; }
-  // Null where it runs on the role's thread.
+  // Returns null if the worker runs on the role's thread.
   RoleWorker* inline_worker() { return threaded_ ? nullptr : &worker_; }
   KvUsage usage() const { return worker_.usage(); }
 
@@ -62,7 +62,7 @@ class RealExecutor::RoleThread {
     if (!threaded_) return worker_.open(sequence, spec);
     post(Open{sequence, spec});
   }
-  // The thread does not see items before wake().
+  // Submits an item, which the thread does not see before wake().
   void submit(PendingItem&& item) {
     if (!threaded_) return worker_.submit(std::move(item));
     inbox_.add(std::move(item));
@@ -76,13 +76,14 @@ class RealExecutor::RoleThread {
     }
     if (std::exchange(has_submitted_, false)) inbox_.wake();
   }
-  // next() has returned an entry notice; the work that follows from it is submitted before wake().
+  // Notes that next() has returned an entry notice; the strategy submits its follow-up work before
+  // wake().
   void note_notice() { ++notices_taken_; }
   void close(SequenceId sequence) {
     if (!threaded_) return worker_.close(sequence);
     post(Close{sequence});
   }
-  // Runs on the role's thread; returns when done.
+  // Runs `function` on the role's thread and returns when it is done.
   void call(const std::function<void(RoleWorker&)>& function) {
     if (!threaded_) return function(worker_);
     std::mutex mutex;
@@ -110,7 +111,7 @@ class RealExecutor::RoleThread {
   using Call = const std::function<void(RoleWorker&)>*;
   struct Stop {};
   struct Answered {
-    uint64_t notices = 0;  // number of notices answered so far
+    uint64_t notices = 0;  // number of answered notices so far
   };
   using Message = std::variant<PendingItem, Open, Close, Call, Stop, PipelineEvent, Answered>;
 
@@ -141,7 +142,7 @@ class RealExecutor::RoleThread {
     }
   }
 
-  // Where there is work, the thread takes the messages that are there and does not wait.
+  // If there is work, the thread takes the present messages and does not wait.
   bool has_work() const { return !worker_.is_pipelined() && worker_.ready(); }
 
   void run() {
@@ -155,7 +156,7 @@ class RealExecutor::RoleThread {
       messages.clear();
       if (stopping_) {
         if (worker_.steps_under_way() == 0) return;
-        continue;  // tasks of its Steps are still being worked on
+        continue;  // the tasks of its Steps are still running
       }
       if (worker_.is_pipelined()) {
         // A strategy that gets an entry notice submits more rows for the next Step, which waits for
@@ -174,11 +175,11 @@ class RealExecutor::RoleThread {
   RoleWorker worker_;
   Mailbox<FinishedItem>* outbox_;
   const bool threaded_;
-  // Members used by the caller's thread.
+  // The caller's thread uses these members.
   bool has_submitted_ = false;  // since the last wake()
   uint64_t notices_taken_ = 0;
-  uint64_t notices_answered_ = 0;  // the number that the role's thread has been told
-  // Members used by the role's thread.
+  uint64_t notices_answered_ = 0;  // the number that the role's thread knows
+  // The role's thread uses these members.
   bool stopping_ = false;
   uint64_t notices_told_ = 0;
   uint64_t notices_seen_answered_ = 0;
@@ -255,7 +256,7 @@ void RealExecutor::narrow_view(WorkItem& item) const {
   if (!is_narrow) item.view = {.kind = window, .budget = draft_window_};
 }
 
-// Draft nodes that an edit commits or drops no longer need their distributions.
+// Drops the distributions of draft nodes that an edit commits or drops.
 void RealExecutor::forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits) {
   if (sequence.distributions.empty()) return;
   for (const Edit& edit : edits) {
@@ -267,7 +268,7 @@ void RealExecutor::forget_distributions(OpenSequence& sequence, const std::vecto
                     [&](const RowDistribution& row) { return row.node != kNoNode && !named(row); });
       continue;
     }
-    // Committing a node drops everything that is not below it.
+    // Committing a node drops all nodes that do not descend from it.
     int32_t last_position = -1;
     for (const RowDistribution& row : sequence.distributions) {
       if (named(row)) last_position = std::max(last_position, row.position);
@@ -289,7 +290,7 @@ void RealExecutor::remember_distributions(OpenSequence& sequence,
   }
 }
 
-// A node's own distribution, or, where the draft ran the token as a prefix row, that row's.
+// Attaches the nodes' own distributions or, if the draft ran the token as a prefix row, that row's.
 void RealExecutor::attach_distributions(const OpenSequence& sequence, PendingItem& item) const {
   item.drafts.resize(item.item.rows.size());
   for (size_t index = 0; index < item.item.rows.size(); ++index) {
@@ -309,10 +310,10 @@ std::optional<WorkResult> RealExecutor::next_at_hand() {
     FinishedItem& item = finished_[next_finished_++];
     if (item.result.entered) roles_[static_cast<size_t>(item.result.role)]->note_notice();
     OpenSequence* const found = open_.find(item.result.sequence);
-    // The sequence was closed meanwhile, perhaps opened again: the result is dropped.
+    // Drops the result if the sequence was closed meanwhile, and perhaps opened again.
     if (found == nullptr || found->opening != item.opening) continue;
     if (item.result.waits_for_memory) {
-      if (item.closings != closings_) continue;  // the role has new blocks to try with
+      if (item.closings != closings_) continue;  // the role has more blocks to try with
       return std::move(item.result);
     }
     if (item.result.entered) return std::move(item.result);
@@ -353,7 +354,7 @@ bool RealExecutor::waits_for_masks() const {
 }
 
 std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) {
-  // Returns results at hand first: work that follows from them belongs into the same Step.
+  // Returns ready results first, because their follow-up work belongs into the same Step.
   if (auto result = next_at_hand()) return result;
   const auto deadline = later(std::chrono::steady_clock::now(), timeout);
   const auto wake_threads = [this] {
@@ -369,7 +370,7 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
   if (any_threads && meanwhile_) meanwhile_();
   while (true) {
     if (auto result = next_at_hand()) return result;
-    wake_threads();  // this also answers notices for sequences that have been closed
+    wake_threads();  // also answers notices for closed sequences
     const bool ran = run_inline();
     const auto now = std::chrono::steady_clock::now();
     const bool waits = waits_for_masks();
@@ -382,7 +383,7 @@ std::optional<WorkResult> RealExecutor::next(std::chrono::microseconds timeout) 
     } else if (!ran) {
       return std::nullopt;
     }
-    // The timeout is also checked after a Step, since the caller may have cancellations to handle.
+    // Checks the timeout also after a Step, since the caller may have cancellations to handle.
     if (std::chrono::steady_clock::now() >= deadline) return next_at_hand();
   }
 }

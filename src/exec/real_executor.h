@@ -1,9 +1,9 @@
-// Runs work on real devices. Each role has a runner, which runs on a thread of its own or on the
+// The executor for real devices. Each role has a runner, which runs on its own thread or on the
 // thread that calls next().
 //
-// Two roles whose runners share devices must not both be threaded; neither may be where the draft
-// is a trained head, which reads what the target's rows leave. Where roles run inline, next()
-// chooses whose Step comes next (exec/role_turns.h).
+// Two roles with runners on the same devices must not both be threaded. Neither role may be
+// threaded if the draft is a trained head, which reads hidden states of the target's rows. For
+// inline roles, next() chooses the next Step's role (exec/role_turns.h).
 #pragma once
 
 #include <array>
@@ -28,26 +28,27 @@
 namespace forerun {
 
 struct RealExecutorOptions {
-  // One a role; null where there is no such model. Devices and decoders behind them must outlive
+  // One runner per role; null if there is no such model. Their devices and decoders must outlive
   // the executor.
   std::array<std::unique_ptr<StepRunner>, kNumRoles> runners;
-  // Which roles run on a thread of their own, concurrently with the other role and with the caller.
-  // A runner with stages (StepRunner::pipelined()) then has several Steps under way at once.
+  // True for roles that run on their own thread, concurrently with the other role and with the
+  // caller. A runner with stages (StepRunner::pipelined()) then has several Steps in flight.
   std::array<bool, kNumRoles> threaded{};
-  // Called once on each such thread before anything else runs there; may be empty.
+  // Called once on each such thread, before any work; may be empty.
   std::function<void(Role)> on_thread_start;
-  // How long such a thread, and next(), poll before they sleep; worth it where processors have
-  // nothing else to do while other devices work.
+  // The time for which such a thread, and next(), poll before they sleep. Polling pays off if the
+  // cores have nothing else to do while other devices work.
   std::chrono::microseconds spin{0};
-  // How many rows and how much time a Step of a role may take, judged by `costs` (null: nothing is
-  // known; must outlive the executor).
+  // The limits for rows and time of a role's Step, by `costs`, which must outlive the executor
+  // (null if nothing is known).
   StepBudget budget;
   const LiveCosts* costs = nullptr;
-  // The most tokens of a sequence that the draft model sees and keeps, through view "streaming_llm"
-  // of this budget, whatever its items ask for; 0: no limit. The view must accept the budget.
+  // The maximal number of a sequence's tokens that the draft model attends to and keeps, through
+  // view "streaming_llm" with this budget, whatever its items ask for; 0 for no limit. The view
+  // must accept the budget.
   int32_t draft_window = 0;
-  // Called after every Step on the thread that ran it; may be empty. With `trace` the records carry
-  // items and CPU time.
+  // Called after every Step on the thread that ran it; may be empty. With `trace` the records
+  // include items and CPU time.
   std::function<void(const StepRecord&)> on_step;
   bool trace = false;
 };
@@ -57,7 +58,7 @@ class RealExecutor : public Executor {
   explicit RealExecutor(RealExecutorOptions options);
   ~RealExecutor() override;  // waits for Steps in flight
 
-  // kInvalidArgument where the sequence is open already or max_tokens is not positive.
+  // Returns kInvalidArgument if the sequence is open already or max_tokens is not positive.
   Status open(SequenceId sequence, const SequenceSpec& spec) override;
   // An item for a role without a runner fails (kInternal).
   void submit(WorkItem item) override;
@@ -65,14 +66,13 @@ class RealExecutor : public Executor {
   std::optional<WorkResult> next_at_hand() override;
   void set_meanwhile(Meanwhile meanwhile) override { meanwhile_ = std::move(meanwhile); }
   void close(SequenceId sequence) override;
-  // Where a role has its own thread, a closed sequence's blocks return after the Step in flight.
-  // All zero for a role without a runner.
+  // Returns the role's KV usage; all zero for a role without a runner. With a threaded role, a
+  // closed sequence's blocks return after the Step in flight.
   KvUsage kv_usage(Role role) const override;
 
-  // Runs one Step to which each of `sequences` scratch sequences gives `rows` rows behind this
-  // context, and says how long it took. Only while no sequence is open (kInvalidArgument
-  // otherwise). kNotFound for a role without a runner, kResourceExhausted where its KV is too
-  // small.
+  // Runs one Step to which each of `sequences` scratch sequences adds `rows` rows behind this
+  // context, and returns its time. Returns kInvalidArgument if a sequence is open, kNotFound for a
+  // role without a runner, and kResourceExhausted if its KV is too small.
   Result<StepRecord> profile(Role role, int32_t rows, int32_t context_tokens,
                              int32_t sequences = 1);
 
@@ -81,17 +81,18 @@ class RealExecutor : public Executor {
 
   struct OpenSequence {
     uint64_t opening = 0;
-    int32_t outstanding = 0;  // items with rows whose results next() has not returned
-    std::vector<RowDistribution> distributions;  // what the draft drew its candidates from
+    int32_t outstanding = 0;  // items with rows for which next() has not returned the result
+    // The draft's distributions of its drawn candidates.
+    std::vector<RowDistribution> distributions;
   };
 
   void narrow_view(WorkItem& item) const;  // narrows the draft's view to its window
   void forget_distributions(OpenSequence& sequence, const std::vector<Edit>& edits);
   void attach_distributions(const OpenSequence& sequence, PendingItem& item) const;
   void remember_distributions(OpenSequence& sequence, std::vector<RowDistribution> added);
-  // Runs a Step of the role whose turn it is. Returns whether there was one.
+  // Runs a Step of the role that has its turn. Returns whether there was one.
   bool run_inline();
-  // Whether any role that runs inline has work that waits for masks.
+  // Returns whether an inline role has work that waits for masks.
   bool waits_for_masks() const;
 
   Mailbox<FinishedItem> outbox_;
@@ -105,7 +106,7 @@ class RealExecutor : public Executor {
   Meanwhile meanwhile_;
   const bool trace_;
   const int32_t draft_window_;
-  // Results of Steps; those from next_finished_ on are still to be returned.
+  // Results of Steps; next() has still to return those from next_finished_ on.
   std::vector<FinishedItem> finished_;
   size_t next_finished_ = 0;
 };

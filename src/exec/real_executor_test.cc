@@ -31,8 +31,8 @@ TEST(RealExecutor, ItemsOfSeveralSequencesShareAStep) {
   EXPECT_FALSE(rig.next().has_value());
 }
 
-// A draft item that is offered and does not pay is answered without a Step: its edits are applied,
-// and none of its rows has KV.
+// A draft item that does not pay off is answered without a Step: its edits are applied, and none of
+// its rows has KV.
 TEST(RealExecutor, DraftsThatDoNotPayAreLeftOut) {
   StepCosts known;
   known.add(Role::kTarget, {.rows = 1}, 10e-3);
@@ -67,7 +67,7 @@ TEST(RealExecutor, DraftsThatDoNotPayAreLeftOut) {
     EXPECT_TRUE(result->rows.empty());
   }
   EXPECT_TRUE(drafts.empty());
-  // The same rows again, of which one pays for both.
+  // The same rows come again, and one of them pays for both.
   offer(1, 13, 0.1f);
   offer(2, 14, 2.0f);
   for (int results = 0; results < 2; ++results) {
@@ -82,7 +82,7 @@ TEST(RealExecutor, DraftsThatDoNotPayAreLeftOut) {
   EXPECT_EQ(rig.draft.violations, 0);
 }
 
-// The caller's timeout ends with a Step, though the prompt is not read yet.
+// The caller's timeout ends next() after a Step, although the prompt is not read yet.
 TEST(RealExecutor, NextReturnsAfterAStepOnceTimeIsUp) {
   int32_t steps = 0;
   Rig rig({.row_budget = 16, .on_step = [&](const StepRecord&) { ++steps; }});
@@ -114,7 +114,7 @@ TEST_P(WaitsForMemory, AnItemWithoutBlocksRunsOnceOthersHaveGivenSomeBack) {
   const auto other = rig.next();
   ASSERT_TRUE(other.has_value() && other->status.ok());
   EXPECT_EQ(other->sequence, 3u);
-  rig.executor->close(3);  // gives back too little
+  rig.executor->close(3);  // frees too few blocks
   const auto again = rig.next();
   ASSERT_TRUE(again.has_value());
   EXPECT_TRUE(again->waits_for_memory);
@@ -147,7 +147,7 @@ TEST(RealExecutor, FailuresStayWithTheirSequence) {
   WorkItem edit;
   edit.sequence = 5;
   edit.edits.push_back({.kind = Edit::Kind::kKeep, .nodes = {9}});
-  rig.executor->submit(edit);  // travels alone: fails with the next item
+  rig.executor->submit(edit);  // has no rows, and fails with the next item
   rig.executor->submit(prefix_item(5, Role::kTarget, {1}));
   std::map<SequenceId, Status> statuses;
   for (int result = 0; result < 5; ++result) {
@@ -164,7 +164,7 @@ TEST(RealExecutor, FailuresStayWithTheirSequence) {
   EXPECT_EQ(statuses[4].code(), StatusCode::kInternal);
   EXPECT_NE(statuses[4].message().find("node 6"), std::string::npos) << statuses[4].message();
   EXPECT_EQ(statuses[5].code(), StatusCode::kInternal);
-  // A sequence that has failed fails again, and the others continue.
+  // A failed sequence fails again, and the others continue.
   rig.executor->submit(prefix_item(2, Role::kTarget, {1}));
   EXPECT_EQ(rig.next()->status.code(), StatusCode::kResourceExhausted);
   rig.executor->submit(prefix_item(3, Role::kTarget, {1}, 2));
@@ -176,7 +176,8 @@ TEST(RealExecutor, FailuresStayWithTheirSequence) {
 TEST(RealExecutor, NanLogitsAreTheirRowsAlone) {
   Rig rig({.on_step = {}});
   rig.target.poison_position = 4;
-  // Beyond the common vocabulary NaN is never looked at, so poison a model whose whole row is live.
+  // Tokens beyond the common vocabulary are never read, so this poisons a model whose whole row is
+  // live.
   rig.draft.poison_position = 4;
   ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
   ASSERT_TRUE(rig.executor->open(2, plain_spec()).ok());
@@ -199,7 +200,7 @@ TEST(RealExecutor, NanLogitsAreTheirRowsAlone) {
   }
 }
 
-// A failure of a Step is never reported as a request's own fault.
+// A Step's failure must never be reported as a request's own fault.
 TEST(RealExecutor, AStepsFailureIsNoRequestsFault) {
   for (const StatusCode code : {StatusCode::kInvalidArgument, StatusCode::kResourceExhausted,
                                 StatusCode::kUnsupported, StatusCode::kNotFound}) {
@@ -261,7 +262,7 @@ TEST(RealExecutor, ProfileMeasuresAndLeavesNothingBehind) {
   }
 }
 
-// Moves on a GPU would run within the Step that is measured.
+// On a GPU, moves would run within the measured Step.
 TEST(RealExecutor, ProfileWritesTheContextInHostMemoryAlone) {
   for (const bool host : {false, true}) {
     Rig rig({});
@@ -271,7 +272,7 @@ TEST(RealExecutor, ProfileWritesTheContextInHostMemoryAlone) {
   }
 }
 
-// Threads of both roles really run at the same time: each Step waits for the other role's.
+// Both roles' threads must run at the same time: each Step waits for the other role's.
 TEST(RealExecutor, ThreadedRolesOverlap) {
   class Meeting : public FakeDecoder {
    public:
@@ -307,7 +308,8 @@ TEST(RealExecutor, ThreadedRolesOverlap) {
     ASSERT_TRUE(executor.next(kTimeout).has_value());
     ASSERT_TRUE(executor.next(kTimeout).has_value());
     EXPECT_FALSE(executor.next(std::chrono::microseconds(0)).has_value());
-    executor.submit(prefix_item(1, Role::kTarget, {3}, 2));  // in flight when it all ends
+    // In flight when the executor is destroyed.
+    executor.submit(prefix_item(1, Role::kTarget, {3}, 2));
   }
   EXPECT_TRUE(target.met && draft.met);
 }
@@ -321,7 +323,7 @@ TEST(RealExecutor, ThreadsThatPollBeforeTheySleepMissNothing) {
       item.tag = static_cast<uint64_t>(round) + 1;
       rig.executor->submit(std::move(item));
     }
-    // Now and then the threads fall asleep first.
+    // Lets the threads fall asleep now and then.
     if (round % 20 == 19) std::this_thread::sleep_for(std::chrono::milliseconds(2));
     for (int results = 0; results < 2; ++results) {
       const auto result = rig.next();
@@ -333,7 +335,7 @@ TEST(RealExecutor, ThreadsThatPollBeforeTheySleepMissNothing) {
   EXPECT_FALSE(rig.executor->next(std::chrono::microseconds(100)).has_value());
 }
 
-// Work that follows from one Step's results reaches a polling thread all at once, not in pieces.
+// The follow-up work of one Step's results must reach a polling thread all at once, not in pieces.
 TEST(RealExecutor, SequencesThatSharedAStepShareTheNextOneToo) {
   std::atomic<int> steps{0};
   Rig rig({.threaded = true, .spin = kTimeout, .on_step = [&](const StepRecord&) { ++steps; }});
@@ -351,17 +353,17 @@ TEST(RealExecutor, SequencesThatSharedAStepShareTheNextOneToo) {
     for (int result = 0; result < 2; ++result) {
       const auto found = rig.next();
       ASSERT_TRUE(found.has_value());
-      std::this_thread::sleep_for(std::chrono::microseconds(100));  // a strategy's turn
+      std::this_thread::sleep_for(std::chrono::microseconds(100));  // the time of a strategy's turn
       submit(found->sequence, position);
     }
     ASSERT_EQ(steps.load(), position - 1);
   }
 }
 
-// A request may end while its draft still runs a Step, and the next one take its id.
+// A request may end while its draft still runs a Step, and the next request may take its id.
 TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
   std::promise<void> has_run, may_report;
-  bool is_first = true;  // the draft's thread only
+  bool is_first = true;  // only the draft's thread uses it
   Rig rig({.threaded = true, .on_step = [&](const StepRecord& record) {
              if (record.role != Role::kDraft || !std::exchange(is_first, false)) return;
              has_run.set_value();
@@ -383,7 +385,7 @@ TEST(RealExecutor, AResultOfAClosedSequenceIsNotTheNextOnesOfItsId) {
   const auto drafted = rig.next();
   ASSERT_TRUE(drafted.has_value());
   EXPECT_EQ(drafted->tag, 8u);
-  // The former sequence's counts do not affect the new one.
+  // The former sequence's counts must not affect the new one.
   submit(Role::kTarget, 9);
   const auto verified = rig.next();
   ASSERT_TRUE(verified.has_value());

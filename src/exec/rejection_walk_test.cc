@@ -1,4 +1,4 @@
-// Verification by rejection through the executor against the rule applied by hand.
+// Compares verification by rejection through the executor with the rule computed in the test.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,8 +10,8 @@
 namespace forerun {
 namespace {
 
-// The draft draws two children of the root and one of each of these; the executor's walk must be
-// the one that the rule takes by hand.
+// The draft draws two children of the root and one of each of these; the executor's walk must equal
+// the walk that the test computes by the rule.
 struct WalkVariant {
   bool threaded;
   std::array<std::vector<int32_t>, kNumRoles> teams = {};

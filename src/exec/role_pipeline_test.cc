@@ -1,4 +1,5 @@
-// A role over stages: several Steps are under way, and results are as if each had run at once.
+// Tests a role over stages: several Steps are in flight, and results must be as if each had run at
+// once.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +22,7 @@ TokenId greedy(const std::vector<TokenId>& history) {
   return static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
 }
 
-// Holds the stages' Steps until it is opened, and counts them.
+// A gate that holds the stages' Steps until it opens, and counts them.
 class Gate {
  public:
   std::function<void(int32_t)> for_stages() {
@@ -37,7 +38,7 @@ class Gate {
     open_ = open;
     changed_.notify_all();
   }
-  // Whether so many Steps have come to the stage.
+  // Waits until this many Steps have come to the stage; returns false if they do not.
   bool wait_for(int32_t stage, int steps) {
     std::unique_lock lock(mutex_);
     return changed_.wait_for(lock, kTimeout,
@@ -70,8 +71,8 @@ WorkItem tree_item(SequenceId sequence, uint64_t tag, NodeId node, NodeId parent
   return item;
 }
 
-// A node is submitted before the result of its parent is there; the edits that commit the parents
-// come while their children are under way.
+// A node is submitted before its parent's result; the edits that commit parents come while their
+// children are in flight.
 TEST(RolePipeline, ItemsOfASequenceFollowEachOther) {
   for (const int32_t stages : {2, 4, 8}) {
     Rig rig(staged(stages));
@@ -86,7 +87,7 @@ TEST(RolePipeline, ItemsOfASequenceFollowEachOther) {
       WorkItem item = tree_item(1, static_cast<uint64_t>(node), node, parent, token,
                                 static_cast<int32_t>(text.size()));
       if (node > 0 && node % 8 == 0) {
-        // The whole chain so far becomes prefix.
+        // Makes the whole chain so far part of the prefix.
         std::vector<NodeId> chain;
         for (NodeId past = node - 8; past < node; ++past) chain.push_back(past);
         item.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = std::move(chain)});
@@ -117,7 +118,7 @@ TEST(RolePipeline, TellsWhenTheFirstStageIsFree) {
   rig.executor->submit(std::move(first));
   EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
   ASSERT_TRUE(gate.wait_for(0, 1));
-  // The first stage is held: there is nothing to tell yet.
+  // The first stage is held, so there is no event yet.
   EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(5)).has_value());
   gate.set_open(true);
   const auto notice = rig.next();
@@ -144,7 +145,7 @@ TEST(RolePipeline, EveryStageHasWork) {
   constexpr int32_t kStages = 4;
   Gate gate;
   Rig rig(staged(kStages, gate.for_stages()));
-  // Prompts first: requests that decode are dealt out to the stages.
+  // Prompts go first: decoding requests are spread over the stages.
   gate.set_open(true);
   constexpr SequenceId kRequests = 16;
   for (SequenceId id = 1; id <= kRequests; ++id) {
@@ -157,7 +158,7 @@ TEST(RolePipeline, EveryStageHasWork) {
   for (SequenceId id = 1; id <= kRequests; ++id) {
     rig.executor->submit(tree_item(id, 0, 0, kNoNode, 9, 2));
   }
-  // The first Step is held at the first stage and the second one waits behind it.
+  // The first Step is held at the first stage, and the second one waits behind it.
   EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
   gate.set_open(true);
   for (SequenceId id = 1; id <= kRequests; ++id) {
@@ -168,7 +169,7 @@ TEST(RolePipeline, EveryStageHasWork) {
   EXPECT_EQ(rig.target.largest_step, kRequests / kStages);
 }
 
-// Requests that submit their next node as soon as the one before it has entered.
+// Requests that submit their next node as soon as the previous one has entered.
 class Followers {
  public:
   explicit Followers(Rig& rig) : rig_(rig) {}
@@ -180,7 +181,7 @@ class Followers {
     texts_[id] = {static_cast<TokenId>(id), 2};
     rig_.executor->submit(std::move(prompt));
   }
-  // Until so many more results have come.
+  // Runs until this many more results have come.
   void go_on(int results) {
     while (results > 0) {
       const auto result = rig_.next();
@@ -210,19 +211,19 @@ class Followers {
 
  private:
   Rig& rig_;
-  std::map<SequenceId, std::vector<TokenId>> texts_;  // with all nodes that have been submitted
+  std::map<SequenceId, std::vector<TokenId>> texts_;  // includes all submitted nodes
 };
 
-// How many sequences the last Steps had while the followers ran: they have at most one item each
-// left once they stop, which fills no Step.
+// Returns the numbers of sequences of the last Steps while the followers ran. Once they stop, they
+// have at most one item each left, which fills no Step.
 std::set<int32_t> last_steps(const std::vector<int32_t>& sequences) {
   constexpr int kSteps = 8;
   constexpr int kAfterTheEnd = 4;
   return {sequences.end() - kSteps - kAfterTheEnd, sequences.end() - kAfterTheEnd};
 }
 
-// A request that comes while others fill the pipeline shares their Steps, and each has a row in
-// every Step.
+// A request that comes while others fill the pipeline must share their Steps, and each must have a
+// row in every Step.
 TEST(RolePipeline, RequestsThatFillThePipelineGoTogether) {
   std::vector<int32_t> sequences;
   Rig::Options options = staged(4);
@@ -267,7 +268,7 @@ TEST(RolePipeline, AClosedSequenceKeepsItsBlocksUntilItsStepsAreOver) {
   EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
   ASSERT_TRUE(gate.wait_for(0, 1));
   rig.executor->close(1);
-  // The same id again while the Step of its former life is under way.
+  // The same id is opened again while a Step of the closed sequence is in flight.
   ASSERT_TRUE(rig.executor->open(1, plain_spec()).ok());
   WorkItem again = prefix_item(1, Role::kTarget, {7});
   again.tag = 5;
@@ -283,8 +284,7 @@ TEST(RolePipeline, AClosedSequenceKeepsItsBlocksUntilItsStepsAreOver) {
   rig.end(1);
 }
 
-// Rows that edits drop while they are under way are not run by stages that have not come to them,
-// and the result leaves them out.
+// Stages skip rows that edits drop before the stages reach them, and the result leaves them out.
 TEST(RolePipeline, DroppedRowsAreSkipped) {
   Gate gate;
   Rig rig(staged(3, gate.for_stages()));
@@ -292,7 +292,7 @@ TEST(RolePipeline, DroppedRowsAreSkipped) {
   rig.executor->submit(prefix_item(1, Role::kTarget, {3, 4}));
   EXPECT_FALSE(rig.executor->next(std::chrono::milliseconds(1)).has_value());
   ASSERT_TRUE(gate.wait_for(0, 1));
-  // Two siblings and a child of each, while the first stage is held by the prompt.
+  // Submits two siblings and a child of each, while the prompt holds the first stage.
   const auto submit = [&](uint64_t tag, NodeId first, NodeId second, bool below) {
     WorkItem item;
     for (const NodeId node : {first, second}) {
@@ -309,7 +309,7 @@ TEST(RolePipeline, DroppedRowsAreSkipped) {
   };
   submit(1, 0, 1, /*below=*/false);
   submit(2, 2, 3, /*below=*/true);
-  // Node 1 and all below it go; then node 2 as well.
+  // Drops node 1 and its descendants, then node 2 as well.
   WorkItem edits;
   edits.sequence = 1;
   edits.edits.push_back({.kind = Edit::Kind::kCommit, .nodes = {0}});
@@ -337,13 +337,14 @@ TEST(RolePipeline, DroppedRowsAreSkipped) {
   EXPECT_EQ(results[2].tag, 2u);
   EXPECT_TRUE(results[2].rows.empty());
   EXPECT_TRUE(results[2].left_out);
-  // The text goes on from the node that was committed.
+  // The sequence continues from the committed node.
   rig.executor->submit(tree_item(1, 3, 7, kNoNode, 20, 3));
   const auto after = rig.next();
   ASSERT_TRUE(after.has_value());
   EXPECT_EQ(after->rows.at(0).token, greedy({3, 4, 10, 20}));
   rig.end(1);
-  // The prompt, node 0 and what came last: the edits were there before any stage came to the rest.
+  // Stages ran only the prompt, node 0 and the last row, because the edits arrived before any stage
+  // came to the others.
   for (const auto& stage : rig.earlier) EXPECT_EQ(stage->rows_run, 4);
   EXPECT_EQ(rig.target.rows_run, 4);
 }
@@ -398,13 +399,13 @@ TEST(RolePipeline, APromptFillsTheStages) {
   ASSERT_TRUE(result.has_value());
   ASSERT_TRUE(result->status.ok()) << result->status.message();
   EXPECT_EQ(result->rows.at(0).token, greedy(prompt));
-  // Pieces that keep all stages busy.
+  // The pieces must be small enough to keep all stages busy.
   EXPECT_LE(rig.target.largest_step, kTokens / (2 * kStages));
   EXPECT_TRUE(gate.wait_for(0, 2 * kStages));
   rig.end(1);
 }
 
-// Blocks that a closed sequence still holds return by themselves: no result asks for memory.
+// Blocks that a closed sequence still holds are freed without help: no result asks for memory.
 TEST(RolePipeline, BlocksOfClosedSequencesAreWaitedFor) {
   Gate gate;
   Rig::Options options = staged(2, gate.for_stages());

@@ -1,4 +1,4 @@
-// Decides which model runs the next Step where both models share devices.
+// The choice of the model that runs the next Step if both models share devices.
 #pragma once
 
 #include <optional>
@@ -8,11 +8,12 @@
 
 namespace forerun {
 
-// The draft's Steps come first as long as any request drafts, so that guesses drafted at the same
-// time are verified together. A draft that only reads prompts alternates with the target.
+// The turns of two models. The draft's Steps come first while any request drafts, so that
+// simultaneous guesses are verified together. A draft that only reads prompts alternates with the
+// target.
 class RoleTurns {
  public:
-  // Whose Step comes next; nothing where neither is ready. Either worker may be null.
+  // Returns the role of the next Step; nothing if neither is ready. Either worker may be null.
   std::optional<Role> next(const RoleWorker* target, const RoleWorker* draft) {
     const bool target_ready = target != nullptr && target->ready();
     if (draft == nullptr || !draft->ready()) {

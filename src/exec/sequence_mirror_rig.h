@@ -1,4 +1,5 @@
-// A model of what a (role, sequence) of an executor must hold and answer, kept as lists of tokens.
+// A reference model of the state and answers of a (role, sequence) of an executor, kept as lists of
+// tokens.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace forerun {
 // The expected state of one (role, sequence), kept as token lists; predicts every result.
 class SequenceMirror {
  public:
-  // Sequences that share prefixes begin with the first `common` tokens of one text; long prompts
+  // Sequences that share prefixes begin with the first `common` tokens of one list; long prompts
   // come in one item.
   SequenceMirror(SequenceId id, Role role, const SequenceSpec& spec, int32_t common)
       : id_(id), role_(role), spec_(spec), common_(common) {}
@@ -48,7 +49,7 @@ class SequenceMirror {
   }
 
   const std::map<uint64_t, std::vector<RowResult>>& expected() const { return expected_; }
-  // Whether edits that have been submitted drop the node.
+  // Returns whether submitted edits drop the node.
   bool is_dropped(NodeId node) const { return dropped_.contains(node); }
 
  private:
@@ -153,7 +154,7 @@ class SequenceMirror {
     expected_[tag].push_back(result);
   }
 
-  // The constraint's state after these tokens; the ones after the prefix are drafted.
+  // Returns the constraint's state after these tokens; the ones after the prefix are drafted.
   TokenConstraint::State constrain(const std::vector<TokenId>& tokens) const {
     if (spec_.constraint == nullptr) return nullptr;
     TokenConstraint::State state = spec_.constraint->start();
@@ -173,7 +174,7 @@ class SequenceMirror {
   std::map<NodeId, Node> nodes_;
   std::set<NodeId> dropped_;
   NodeId next_node_ = 0;
-  bool shared_noise_ = true;  // whether the item being made shares its noise
+  bool shared_noise_ = true;  // whether the current item shares its noise
   std::map<uint64_t, std::vector<RowResult>> expected_;
 };
 

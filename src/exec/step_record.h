@@ -1,5 +1,4 @@
-// How long a Step took and which items it ran: what executors publish for the planner and for
-// traces.
+// The duration of a Step and its items, which executors publish for the planner and for traces.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +14,20 @@ struct StepRecord {
   Role role = Role::kTarget;
   int32_t rows = 0;
   int32_t sequences = 0;
-  int32_t context_tokens = 0;  // what the row that sees most sees
+  int32_t context_tokens = 0;  // largest number of visible tokens of a row
   int64_t kv_tokens = 0;       // as in StepLoad
   int64_t attended_tokens = 0;
   double seconds = 0.0;       // forward and sampling
-  double host_seconds = 0.0;  // the rest: edits, building the Step, collecting results
+  double host_seconds = 0.0;  // other work: edits, composing the Step, collecting results
 
-  // Another Step of the role was under way at the same time: `seconds` is how long the Step took,
-  // not what it would have cost alone.
+  // True if another Step of the role was in flight: `seconds` is then the Step's actual time, not
+  // its cost alone.
   bool overlaps = false;
 
-  // When the forward began and sampling ended, by the executor's clock.
+  // Begin of the forward pass and end of sampling, by the executor's clock.
   int64_t start_ns = 0;
   int64_t end_ns = 0;
-  // Where the executor traces: the host's share in thread CPU time, and whose rows these were
+  // If the executor traces: the host's share in thread CPU time, and the requests of the rows
   // (valid during the call).
   int64_t host_cpu_ns = 0;
   std::span<const TraceItem> items;

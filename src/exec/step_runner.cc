@@ -29,7 +29,7 @@ RowQuery query_of(const RowTask& task, int32_t live_vocab) {
       return candidates_query(task.context, task.count, task.shared_noise, live_vocab);
     case Want::kDraw:
       return draw_query(task.context, task.count, live_vocab);
-    case Want::kScore:  // a summary rarely has the token
+    case Want::kScore:  // a summary rarely contains the token
       return {.kinds = RowQuery::kLogits, .vocab = live_vocab};
   }
   return {.kinds = 0, .vocab = live_vocab};

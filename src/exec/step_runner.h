@@ -1,5 +1,5 @@
-// One model on its devices, with the sampler behind it: runs a Step and answers what its rows want.
-// Each backend has one implementation.
+// One model on its devices, with the sampler: runs a Step and answers the wants of its rows. Each
+// backend has one implementation.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 
 namespace forerun {
 
-// What one row must give. The executor fills everything except `result`'s answers and `status`; a
-// task whose status is not ok from the start is not performed.
+// The task of one row. The executor fills everything except `result`'s answers and `status`; a task
+// with an initial status other than ok is not performed.
 struct RowTask {
   Want want = Want::kNothing;
   int32_t count = 0;
@@ -32,25 +32,25 @@ struct RowTask {
   int32_t logits_row = 0;  // index among the Step's rows that want logits
   RowContext context;
   RowResult* result = nullptr;
-  DraftDistribution* distribution = nullptr;  // kDraw: what was drawn from, written here
+  DraftDistribution* distribution = nullptr;  // kDraw: receives the distribution of the draws
   Status status;
-  bool skipped = false;  // its row was dropped while under way (PipelinedRunner::drop())
+  bool skipped = false;  // its row was dropped while in flight (PipelinedRunner::drop())
 };
 
-// One node of a tree that is verified by rejection; the root comes first, parents before children.
+// One node of a tree for verification by rejection; the root comes first, parents before children.
 struct RejectionRow {
   NodeId node = kNoNode;
   TokenId token = 0;
   int32_t parent_idx = -1;
   int32_t logits_row = 0;
-  RowContext context;                        // context of its children's position
-  const DraftDistribution* draft = nullptr;  // its children were drawn from
-  Status status;  // not ok: the row is faulty, and a walk that comes here ends with this error
+  RowContext context;                        // context at its children's position
+  const DraftDistribution* draft = nullptr;  // distribution from which its children were drawn
+  Status status;  // if not ok, the row is faulty, and a walk that reaches it ends with this error
 };
 
 struct RejectionTask {
   std::span<const RejectionRow> rows;
-  WorkResult* result = nullptr;  // `accepted`, `bonus` and `walked` are filled
+  WorkResult* result = nullptr;  // receives `accepted`, `bonus` and `walked`
   Status status;
 };
 
@@ -64,76 +64,77 @@ class StepRunner {
   virtual int32_t live_vocab() const = 0;
   virtual int64_t kv_blocks() const = 0;
   virtual int64_t kv_block_bytes() const = 0;
-  // Places for hidden states that Steps may keep (Step::taps); 0: they keep none.
+  // Places for hidden states that Steps may keep (Step::taps); 0 if they keep none.
   virtual int64_t tap_places() const { return 0; }
-  // Whether the model is a trained head, whose rows start from its target's hidden states
+  // Returns whether the model is a trained head, whose rows start from its target's hidden states
   // (Step::features).
   bool takes_features() const { return config().eagle3.has_value(); }
   // Runs the Step and the tasks on its logits. Returns the Step's error; a task's own error goes to
-  // its status. run() and move_kv() are called from one thread at a time.
+  // its status. Only one thread at a time may call run() and move_kv().
   virtual Status run(const Step& step, std::span<RowTask> tasks,
                      std::span<RejectionTask> rejections, const Meanwhile& meanwhile) = 0;
   virtual Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) = 0;
   virtual bool has_host_kv() const { return true; }
-  // Not null where further Steps may be issued before the first has ended.
+  // Not null if further Steps may be issued before the first has ended.
   virtual PipelinedRunner* pipelined() { return nullptr; }
 };
 
-// An event of a Step that has been issued. Every Step has one event of each kind, in this order.
+// An event of an issued Step. Every Step has one event of each kind, in this order.
 struct PipelineEvent {
   enum class Kind : uint8_t {
     kEntered,  // the first stage is free for the next Step
-    kRetired,  // it has run, or failed, and its tasks are done; Steps retire as they were issued
+    kRetired,  // the Step has run or failed, and its tasks are done; Steps retire in the order of
+               // issue
   };
   Kind kind = Kind::kRetired;
   uint64_t step = 0;
-  // kRetired: how the Step has ended.
+  // kRetired: the Step's status.
   Status status;
-  int64_t start_ns = 0;  // when the first stage began it
+  int64_t start_ns = 0;  // time at which the first stage began the Step
   int64_t end_ns = 0;
-  std::vector<TraceStage> stages = {};  // as TraceStep's
+  std::vector<TraceStage> stages = {};  // as in TraceStep
 };
 
-// A row of a Step that has been issued.
+// A row of an issued Step.
 struct IssuedRow {
   uint64_t step = 0;
   int32_t row = 0;
 };
 
-// A model cut into stages, each of which works on another Step.
+// A model cut into stages, which work on different Steps at the same time.
 class PipelinedRunner : public StepRunner {
  public:
   virtual int32_t num_stages() const = 0;
   // Issues a Step after the moves of move_kv() so far, and returns its number, one more than the
-  // last Step's. Rows in `dropped` are dropped at once, as by drop(). What `step` points to may
+  // last Step's. Rows in `dropped` are dropped at once, as by drop(). The data behind `step` may
   // change afterwards; the tasks and all that they point to must not change until the Step has
-  // retired. `tell` is called from other threads, must outlive the runner, and must not call it.
+  // retired. Other threads call `tell`, which must outlive the runner and must not call it.
   virtual uint64_t issue(const Step& step, std::span<RowTask> tasks,
                          std::span<RejectionTask> rejections, std::span<const int32_t> dropped,
                          const std::function<void(PipelineEvent)>* tell) = 0;
-  // Drops rows of Steps under way whose results nobody needs: stages that have not begun the Step
-  // leave them out, and their tasks come back as skipped. Rows that see a dropped row must be
-  // dropped in the same call or earlier. No effect on a Step that chooses KV or has rejection
+  // Drops rows of Steps in flight with unneeded results: stages that have not begun the Step leave
+  // them out, and their tasks come back as skipped. Rows that attend to a dropped row must be
+  // dropped in the same call or earlier. Has no effect on a Step that chooses KV or has rejection
   // tasks, since both count rows.
   virtual void drop(std::span<const IssuedRow> rows) = 0;
   PipelinedRunner* pipelined() override { return this; }
 };
 
-// The logits of a Step as one device of a group sees them.
+// The logits of a Step on one device of a group.
 struct StepLogits {
-  LogitsPart part;               // its tokens; the first one is a multiple of 16
+  LogitsPart part;               // this device's tokens; the first one is a multiple of 16
   int32_t live_vocab = 0;        // tokens at or past it are never sampled
-  Collectives* peers = nullptr;  // null: the part is all
+  Collectives* peers = nullptr;  // null if the part has all tokens
 
   LogitsRow row(int32_t logits_row) const;
 };
 
-// The query by which a task reads its row of `live_vocab` logits.
+// Returns the query by which a task reads its row of `live_vocab` logits.
 RowQuery query_of(const RowTask& task, int32_t live_vocab);
 
-// Perform one task. Used by backends that sample on the host; others must give the same results.
-// Where the vocabulary is divided among devices, every device calls them with the same task and a
-// `result` of its own. They neither read nor write the task's own `result` and `status`.
+// Perform one task. Backends that sample on the host use them; others must give the same results.
+// If devices share the vocabulary, every device calls them with the same task and its own `result`.
+// They neither read nor write the task's own `result` and `status`.
 Status perform_task(const StepLogits& logits, SamplerScratch& scratch, const RowTask& task,
                     RowResult& result);
 Status perform_rejection(const StepLogits& logits, SamplerScratch& scratch,

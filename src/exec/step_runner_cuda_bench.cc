@@ -1,5 +1,5 @@
-// A Step on GPUs with its sampling, by what its rows want: with summaries of the logits, and with
-// all logits copied to the host.
+// Measures a Step on GPUs with its sampling, for several kinds of wants: with summaries of the
+// logits, and with all logits copied to the host.
 //
 //   step_runner_cuda_bench MODEL_DIR [--rows 8] [--threads 8] [--context 1000] [--int4-head]
 #include <algorithm>
@@ -28,7 +28,7 @@ struct Arguments {
   WeightOverride weights = WeightOverride::kAsStored;
 };
 
-// Asks for no summaries.
+// A decoder that makes no summaries.
 class WholeLogits : public Decoder {
  public:
   explicit WholeLogits(Decoder* decoder) : decoder_(decoder) {}
@@ -70,7 +70,7 @@ std::vector<Case> cases() {
           {"draws, 0.8", Want::kDraw, sampled}};
 }
 
-// Median microseconds of a run.
+// Returns the median of a run in microseconds.
 Result<double> time_of(StepRunner& runner, const Step& step, const Case& asked, int32_t rows) {
   std::vector<double> times;
   for (int sample = 0; sample < 41; ++sample) {

@@ -7,15 +7,15 @@ namespace forerun {
 namespace {
 
 constexpr double kNextToNothing = 1.1;
-// Beyond kFewGuesses guesses, only Steps whose rows are a multiple of kRowTile are considered,
-// since kernels work in tiles of rows.
+// Beyond kFewGuesses guesses, only considers numbers of rows that are a multiple of kRowTile, since
+// kernels work in tiles of rows.
 constexpr int32_t kFewGuesses = 16;
 constexpr int32_t kRowTile = 8;
-// The least relative gain in the speed of all requests for which a batch drafts together: offers
-// are overrated, and a draft that begins again has a text to catch up with.
+// The smallest relative gain in the speed of all requests for which a batch drafts together: offers
+// are overrated, and a draft that starts again has tokens to catch up with.
 constexpr double kMinDraftGain = 0.02;
 
-// The load with `rows` rows of one more sequence, behind `context` tokens of its own.
+// Returns the load with `rows` rows of one more sequence, behind `context` tokens of its own.
 StepLoad with_prompt(const StepLoad& load, int32_t rows, int32_t context) {
   StepLoad sum = load;
   sum.rows += rows;
@@ -124,13 +124,13 @@ int32_t StepScheduler::prompt_rows(const StepLoad& load, int32_t context, int32_
   const auto seconds = [&](int32_t rows) {
     return costs_->seconds(role_, with_prompt(load, rows, context));
   };
-  // Further rows may cost next to nothing beside the ones that are taken in any case.
+  // Further rows may cost next to nothing beside the required ones.
   const double budget =
       first ? std::max(budget_seconds, kNextToNothing * seconds(min_rows)) : budget_seconds;
   const auto fits = [&](int32_t rows) { return seconds(rows) <= budget; };
   if (fits(max_rows)) return max_rows;
   if (!first && !fits(min_rows)) return 0;
-  // Multiples of kMinPromptRows; costs grow with rows.
+  // Tries multiples of kMinPromptRows; costs grow with rows.
   int32_t low = 1;
   int32_t high = (max_rows + kMinPromptRows - 1) / kMinPromptRows;
   while (low + 1 < high) {

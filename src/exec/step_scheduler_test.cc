@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// A target Step of r rows takes 10 + r ms, and a microsecond for every token that a row sees.
+// A target Step of r rows takes 10 + r ms, and a microsecond per visible token.
 class StepSchedulerTest : public ::testing::Test {
  protected:
   StepSchedulerTest() {
@@ -24,7 +24,8 @@ class StepSchedulerTest : public ::testing::Test {
     return {role, {.rows = rows, .seconds = seconds}, &costs_};
   }
 
-  // For a prompt alone behind `decoding`. `others_decode`: eight, of the other role.
+  // Returns the rows of a prompt alone behind `decoding`. `others_decode` says that eight sequences
+  // of the other role decode.
   static int32_t rows_of(const StepScheduler& scheduler, const StepLoad& decoding, int32_t context,
                          int32_t left, bool others_decode = false, bool first = true) {
     const int64_t sequences =
@@ -41,10 +42,10 @@ class StepSchedulerTest : public ::testing::Test {
 
 TEST_F(StepSchedulerTest, FillsUpToTheBudgetOfTime) {
   const StepScheduler target = scheduler(Role::kTarget, 0.1);
-  // 80 rows take 90 ms and what they see, 3.24 ms; 96 take 106.
+  // 80 rows take 90 ms and 3.24 ms for attention; 96 rows take 106 ms.
   EXPECT_EQ(rows_of(target, kNothing, 0, 1000, false, true), 80);
   EXPECT_EQ(rows_of(target, even_load(20, 1, 0), 0, 1000, true, true), 64);
-  // The longer the context, the fewer rows: 48 rows behind 500 tokens take 58 + 25.2 ms.
+  // A longer context allows fewer rows: 48 rows behind 500 tokens take 58 + 25.2 ms.
   EXPECT_EQ(rows_of(target, kNothing, 500, 1000, false, true), 48);
   EXPECT_EQ(rows_of(target, kNothing, 0, 70, false, true), 70) << "all that is left";
 }
@@ -69,13 +70,16 @@ TEST_F(StepSchedulerTest, AFullStepTakesSomeRowsOfOnePromptAndNoneOfOthers) {
 
 TEST_F(StepSchedulerTest, ByDefaultAPromptStretchesADecodingStepByFourFifths) {
   const StepScheduler target = scheduler(Role::kTarget);
-  // 90 sequences that decode take 100 ms: 80 more for the prompt's 80 rows, less what they see.
+  // 90 decoding sequences take 100 ms: the prompt may add 80 ms, which is 80 rows less their
+  // attention.
   const StepLoad decoding = even_load(90, 1, 0);
   EXPECT_EQ(rows_of(target, decoding, 0, 1000, true, true), 64);
   EXPECT_EQ(rows_of(target, decoding, 0, 64, true, true), 64);
-  // Alone it may take a quarter of a second: 208 rows take 218 ms and 21.7 for what they see.
+  // Alone, the prompt may take a quarter of a second: 208 rows take 218 ms and 21.7 ms for
+  // attention.
   EXPECT_EQ(rows_of(target, kNothing, 0, 1000, false, true), 208);
-  // Where a draft reads prompts alone, its Step may take what one may add to the target's.
+  // If a draft only reads prompts, its Step may take the time that a prompt may add to the
+  // target's.
   EXPECT_EQ(rows_of(scheduler(Role::kDraft), kNothing, 0, 1000, true, true), 64);
 }
 
@@ -88,8 +92,8 @@ TEST_F(StepSchedulerTest, TheBudgetIsOfWhatDecodesHoweverManyPromptsFollow) {
   EXPECT_EQ(target.prompt_rows(even_load(122, 1, 0), 0, 1000, budget, false), 32);
 }
 
-// Sixteen decode, in a Step of 26 ms: two prompts may add four fifths of it, as one may; three are
-// a crowd, whose prompts go first.
+// Sixteen sequences decode in a Step of 26 ms. One or two prompts may add four fifths of that;
+// three are a crowd, which goes first.
 TEST_F(StepSchedulerTest, PromptsOfACrowdGoFirst) {
   const StepScheduler target = scheduler(Role::kTarget);
   const StepLoad load = even_load(16, 1, 0);
@@ -97,8 +101,7 @@ TEST_F(StepSchedulerTest, PromptsOfACrowdGoFirst) {
   EXPECT_NEAR(target.budget_seconds(load, 2, 16), 26e-3 + 20.8e-3, 1e-9);
   EXPECT_EQ(target.budget_seconds(load, 3, 16), StepScheduler::kCrowdSeconds);
   EXPECT_EQ(target.budget_seconds(load, 100, 16), StepScheduler::kCrowdSeconds);
-  // Where the decoding rows alone take longer than that, prompts still get four fifths of their
-  // time.
+  // If the decoding rows alone take longer than that, prompts still get four fifths of their time.
   const StepLoad long_step = even_load(1000, 1, 0);
   EXPECT_NEAR(target.budget_seconds(long_step, 500, 1000), 1.8 * 1.01, 1e-9);
   EXPECT_EQ(scheduler(Role::kTarget, 0.1).budget_seconds(load, 100, 16), 0.1) << "as it was asked";
@@ -121,21 +124,20 @@ TEST_F(StepSchedulerTest, NeverTakesMoreRowsThanTheBudgetHas) {
   EXPECT_EQ(rows_of(unknown, even_load(30, 1, 0), 0, 1000, true, true), 10);
 }
 
-// A draft Step takes 1 ms and 0.1 for each further row, the target's of 16 rows 26 ms.
+// A draft Step takes 1 ms and 0.1 ms per further row; the target's Step of 16 rows takes 26 ms.
 TEST_F(StepSchedulerTest, ADraftStepRunsWhereAllWhoOfferGainMoreThanAllLose) {
   const StepScheduler draft = scheduler(Role::kDraft);
   const auto taken = [&](float gain, size_t offers, int64_t held_up, const StepLoad& certain) {
     std::vector<DraftOffer> all(offers, {.gain = gain, .rows = 1, .context = 0});
     return draft.draft_items(certain, all, held_up);
   };
-  // All 16 lose log(1 + 2.5 / 26), 9.2%, by a Step of 16 rows.
+  // A draft Step of 16 rows costs each of the 16 requests log(1 + 2.5 / 26), 9.2%.
   EXPECT_EQ(taken(0.13f, 16, 16, kNothing), 16u);
   EXPECT_EQ(taken(0.05f, 16, 16, kNothing), 0u);
   EXPECT_EQ(taken(0.13f, 4, 16, kNothing), 0u) << "what four gain costs all";
   EXPECT_EQ(taken(0.9f, 4, 16, kNothing), 4u);
   EXPECT_EQ(taken(0.1f, 16, 16, kNothing), 0u) << "for next to nothing nobody begins";
-  // Beside rows that run in any case, each item only has to pay for itself: 0.1 ms of 27 for all
-  // 16.
+  // Beside required rows, each item only has to pay for itself: 0.1 ms of 27 ms for all 16.
   EXPECT_EQ(taken(0.13f, 4, 16, even_load(1, 1, 0)), 4u);
   EXPECT_EQ(taken(0.03f, 4, 16, even_load(1, 1, 0)), 0u);
   EXPECT_EQ(taken(0.01f, 1, 1, kNothing), 1u) << "alone, it has chosen by the same costs";

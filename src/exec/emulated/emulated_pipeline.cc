@@ -72,7 +72,7 @@ void EmulatedPipeline::tell_of(PipelineEvent event, std::unique_lock<std::mutex>
     changed_.wait(lock, [&] { return computed_.contains(event.step); });
     event.status = std::move(computed_.extract(event.step).mapped());
     const int64_t now_ns = steady_ns();
-    // Late only beyond the time in which a thread wakes.
+    // A Step counts as late only beyond the time that a thread needs to wake.
     constexpr int64_t kPrompt = 1'000'000;
     const bool late = now_ns > event.end_ns + kPrompt;
     if (count_) count_(nanoseconds(late ? now_ns - event.end_ns : 0));

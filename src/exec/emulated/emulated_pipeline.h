@@ -1,9 +1,9 @@
-// Emulates, in real time, a target that is cut into stages on another machine: another runner
-// computes each whole Step as soon as it is issued, on the caller's thread, and its events are sent
+// An emulation, in real time, of a target that is cut into stages on another machine. Another
+// runner computes each whole Step on the caller's thread as soon as it is issued; the events follow
 // when the Step would have passed the profile's stages and links (StageTimeline).
 //
-// A Step that has not been computed by then is late: it retires once it has been computed, and is
-// counted.
+// If the computation takes longer, the Step is late: it retires once it has been computed, and
+// counts as late.
 #pragma once
 
 #include <chrono>
@@ -23,12 +23,12 @@ namespace forerun {
 
 class EmulatedPipeline : public ForwardingRunner<PipelinedRunner> {
  public:
-  // Takes `runner`. `profile`, which must have stages, must outlive the object. `count` is called
-  // for every Step, from the object's own thread, with how late the Step was; 0: in time.
-  // `computing`: a lock held while the runner computes; may be null.
+  // Takes `runner`. `profile` must have stages and outlive the object. The object's own thread
+  // calls `count` for every Step with its delay, 0 if it was in time. `computing` is a lock to hold
+  // while the runner computes; it may be null.
   EmulatedPipeline(std::unique_ptr<StepRunner> runner, const StepProfile* profile,
                    std::function<void(std::chrono::nanoseconds late)> count, std::mutex* computing);
-  ~EmulatedPipeline() override;  // no Step may be under way
+  ~EmulatedPipeline() override;  // no Step may be in flight
 
   // Runs the Step at once, without waiting for the emulated time.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
@@ -40,7 +40,7 @@ class EmulatedPipeline : public ForwardingRunner<PipelinedRunner> {
   void drop(std::span<const IssuedRow> rows) override;
 
  private:
-  // The thread that sends events until the object is destroyed.
+  // Sends events on the object's thread until the object is destroyed.
   void work();
   void tell_of(PipelineEvent event, std::unique_lock<std::mutex>& lock);
 
@@ -52,7 +52,7 @@ class EmulatedPipeline : public ForwardingRunner<PipelinedRunner> {
   std::mutex mutex_;
   std::condition_variable changed_;
   StageTimeline timeline_;
-  std::map<uint64_t, Status> computed_;  // statuses of Steps under way
+  std::map<uint64_t, Status> computed_;  // status of each Step in flight
   const std::function<void(PipelineEvent)>* tell_ = nullptr;
   bool stopping_ = false;
   std::thread thread_;

@@ -9,8 +9,8 @@ namespace forerun {
 namespace {
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-// Bytes of a message beside its hidden rows: for each row its token, position, slot and ancestors,
-// and for the message its header.
+// Bytes of a message beside its hidden rows: token, position, slot and ancestors per row, and one
+// header per message.
 constexpr int64_t kRowHeaderBytes = 64;
 constexpr int64_t kHeaderBytes = 256;
 

@@ -9,8 +9,8 @@ namespace {
 
 constexpr int64_t kStageMs = 1000000;
 
-// Three stages of 10 ms, each of five layers, however many rows; links of 1 ms that carry a row in
-// 2 ms, less what its header takes.
+// Three stages of 10 ms, each with five layers, whatever the number of rows. Links have 1 ms
+// latency and carry a row in 2 ms, less the time of its header.
 class ThreeStages : public ::testing::Test {
  protected:
   void issue(uint64_t step, int32_t rows, int64_t ms, std::vector<int32_t> dropped = {}) {
@@ -23,7 +23,7 @@ class ThreeStages : public ::testing::Test {
     advance(ms);
     timeline_.drop(issued, ms * kStageMs);
   }
-  // Lets everything happen until `until_ms`, and notes when.
+  // Processes all events until `until_ms`, and records their times.
   void advance(int64_t until_ms) {
     std::vector<PipelineEvent> events;
     for (auto next = timeline_.next_ns(); next && *next <= until_ms * kStageMs;
@@ -44,7 +44,7 @@ class ThreeStages : public ::testing::Test {
                            .bytes_per_s = 1e9,
                            .latency_seconds = 1e-3},
                           [](const StepLoad&) { return 30e-3; }};
-  std::map<uint64_t, double> entered_, retired_;  // milliseconds
+  std::map<uint64_t, double> entered_, retired_;  // in milliseconds
 };
 
 TEST_F(ThreeStages, AStepPassesStagesAndLinks) {
@@ -52,7 +52,7 @@ TEST_F(ThreeStages, AStepPassesStagesAndLinks) {
   issue(1, 1, 5);
   advance(1000);
   EXPECT_NEAR(entered_[1], 15, 1e-3);
-  // Two links with the row, and the way back.
+  // The row passes two links, and the result goes back.
   EXPECT_NEAR(retired_[1], 5 + 30 + 2 * (kRowMs + 1) + 1, 1e-2);
   EXPECT_FALSE(timeline_.next_ns());
 }
@@ -98,7 +98,8 @@ TEST_F(ThreeStages, AStageLeavesADeadStepBetweenLayers) {
 
 TEST_F(ThreeStages, OtherHostsKnowOfADropALatencyLater) {
   issue(1, 1, 0);
-  drop(1, {0}, 15);  // at the second stage since 13; known there at 16, its layer ends at 17
+  // In the second stage since 13; the stage learns of it at 16, and its layer ends at 17.
+  drop(1, {0}, 15);
   issue(2, 1, 15);
   advance(1000);
   EXPECT_NEAR(retired_[1], 17 + 2, 1e-2);

@@ -19,7 +19,7 @@ class MachineClock : public SleepClock {
  public:
   time_point now() override { return std::chrono::steady_clock::now(); }
   void sleep_until(time_point when) override {
-    // By default the kernel may end a sleep 50 us late, which is 2% of a draft's Step.
+    // By default Linux may end a sleep 50 us late, which is 2% of a draft Step.
     thread_local const bool precise = prctl(PR_SET_TIMERSLACK, 1000UL) == 0;
     static_cast<void>(precise);
     std::this_thread::sleep_until(when);
@@ -28,7 +28,8 @@ class MachineClock : public SleepClock {
 
 }  // namespace
 
-// KV moves run on the caller's thread alone, even while the other model computes.
+// A runner with emulated durations. KV moves run on the caller's thread alone, even while the other
+// model computes.
 class StepEmulator::Runner : public ForwardingRunner<StepRunner> {
  public:
   Runner(Role role, std::unique_ptr<StepRunner> runner, StepEmulator* emulator)

@@ -1,11 +1,11 @@
-// The emulated executor is a RealExecutor with wrapped runners: results and bookkeeping are real,
-// and every Step lasts as long as a profile says for its rows and context. Threads sleep for the
-// rest of the time and never spin, so Steps of two roles overlap on any number of processors.
+// The emulated executor: a RealExecutor with wrapped runners. Its results and bookkeeping are real,
+// but every Step lasts as long as a profile says for its rows and context. Threads sleep for the
+// rest of the time and never spin, so Steps of two roles overlap on any number of cores.
 //
-// A target that the profile cuts into stages becomes a pipeline (emulated_pipeline.h): several of
-// its Steps are under way, and the draft has devices of its own.
+// A target with stages in the profile becomes a pipeline (emulated_pipeline.h): several of its
+// Steps are in flight, and the draft has its own devices.
 //
-// A Step that takes longer to compute than the profile says is late, and is counted (stats()).
+// A Step whose computation takes longer than the profile's time counts as late (stats()).
 #pragma once
 
 #include <atomic>
@@ -19,7 +19,7 @@
 
 namespace forerun {
 
-// The clock by which Steps are timed. now() and sleep_until() may be called from any thread.
+// The clock that times Steps. Any thread may call now() and sleep_until().
 class SleepClock {
  public:
   using time_point = std::chrono::steady_clock::time_point;
@@ -30,18 +30,18 @@ class SleepClock {
 
 class StepEmulator {
  public:
-  // `one_step_at_a_time`: the wrapped runners share processors, so only one of them computes at a
-  // time (they still sleep concurrently). `clock` null: the machine's clock. The clock must outlive
-  // the runners.
+  // With `one_step_at_a_time` the wrapped runners share cores, so only one of them computes at a
+  // time (they still sleep concurrently). If `clock` is null, the emulator uses the machine's
+  // clock. The clock must outlive the runners.
   StepEmulator(StepProfile profile, bool one_step_at_a_time, SleepClock* clock = nullptr);
   StepEmulator(const StepEmulator&) = delete;
   StepEmulator& operator=(const StepEmulator&) = delete;
 
   const StepProfile& profile() const { return profile_; }
   // Wraps `runner` so that its Steps last as long as the profile says. The emulator must outlive
-  // the result, and the profile must have times of `role`. A Step that fails returns at once.
+  // the result, and the profile must have times for `role`. A failed Step returns at once.
   std::unique_ptr<StepRunner> wrap(Role role, std::unique_ptr<StepRunner> runner);
-  // The counts of all Steps so far; from any thread.
+  // Returns the counts of all Steps so far; any thread may call it.
   EmulationStats stats() const;
 
  private:

@@ -12,7 +12,7 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// A clock that advances only by sleeping, and by `arithmetic` at every look.
+// A clock that advances by sleeping, and by `arithmetic` at every reading.
 class HandClock : public SleepClock {
  public:
   time_point now() override {
@@ -39,7 +39,7 @@ StepProfile profile_of(double target_ms, double draft_ms) {
   return profile;
 }
 
-// A runner over a fake model, without an executor.
+// A wrapped runner of a fake model, without an executor.
 struct Wrapped {
   explicit Wrapped(StepEmulator& emulator, Role role)
       : decoder(kVocab, 8, 1), device(CpuDeviceGroup::create_unpinned({1}).value()) {
@@ -74,7 +74,7 @@ TEST(StepEmulator, SleepsWhatTheArithmeticLeavesOfTheProfilesTime) {
   ASSERT_TRUE(target.run(12).ok());
   ASSERT_TRUE(draft.run(1).ok());
   ASSERT_EQ(clock.slept.size(), 3u);
-  // One look at the clock before the arithmetic and one after it.
+  // The runner reads the clock once before the arithmetic and once after it.
   EXPECT_NEAR(static_cast<double>(clock.slept[0].count()), 8e6, 2.0);
   EXPECT_NEAR(static_cast<double>(clock.slept[1].count()), 13e6, 2.0);
   EXPECT_NEAR(static_cast<double>(clock.slept[2].count()), 1e6, 2.0);
@@ -107,7 +107,8 @@ TEST(StepEmulator, AFailedStepReturnsAtOnce) {
   EXPECT_EQ(emulator.stats().steps, 0);
 }
 
-// Behind an executor: results are those of the bare one, and Steps of threaded roles overlap.
+// Behind an executor, results must equal those of the bare runner, and Steps of threaded roles must
+// overlap.
 TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepConcurrently) {
   Rig bare(Rig::Options{});
   FakeDecoder target(kVocab + 4, 64, 1);
@@ -156,7 +157,7 @@ TEST(StepEmulator, ResultsAreTheRealOnesAndRolesSleepConcurrently) {
   const std::lock_guard lock(mutex);
   ASSERT_EQ(records.size(), 2u);
   for (const StepRecord& record : records) EXPECT_GE(record.seconds, 0.060);
-  // Each slept 60 ms; sequentially the second would have started after the first one's end.
+  // Each slept 60 ms; in sequence the second would have started after the first one's end.
   EXPECT_LT(std::max(records[0].start_ns, records[1].start_ns),
             std::min(records[0].end_ns, records[1].end_ns));
 }

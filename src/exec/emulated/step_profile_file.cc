@@ -1,4 +1,4 @@
-// The reader of profile files.
+// Reads profile files.
 #include <map>
 #include <optional>
 #include <utility>
@@ -15,7 +15,7 @@ namespace {
 constexpr int64_t kMaxFileBytes = 8 << 20;
 constexpr int64_t kMaxCount = 1 << 24;
 constexpr int64_t kMaxStages = 1024;
-constexpr double kMaxTime = 1e7;  // ms or us: some hours
+constexpr double kMaxTime = 1e7;  // in ms or us: some hours
 constexpr double kMinNumber = 1e-9;
 
 struct Model {
@@ -114,7 +114,7 @@ std::map<std::string, Model> read_models(FieldReader& top) {
   return models;
 }
 
-// Reads a row of a published table and adds the three times that follow from it.
+// Reads a row of a published table and adds three times that follow from it.
 void read_round(FieldReader& fields, StepProfile& profile) {
   fields.accept_only({"source", "task", "batch", "prefill", "gamma", "gamma_t_d_ms", "t_v_ms",
                       "omega", "t_ar_ms", "t_sd_ms", "speedup"});
@@ -139,7 +139,7 @@ void read_round(FieldReader& fields, StepProfile& profile) {
   profile.rounds.push_back(std::move(round));
 }
 
-// Takes the model that a profile names for a role; its times go to the profile.
+// Reads the model that a profile names for a role, and adds its times to the profile.
 void take_model(FieldReader& fields, const char* field, Role role,
                 const std::map<std::string, Model>& models, StepProfile& profile) {
   const std::string id = fields.required_string(field);

@@ -1,4 +1,4 @@
-// Feeds text to the reader of profiles. What it accepts must give finite times.
+// Feeds text to the reader of profiles. Any accepted profile must give finite times.
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>

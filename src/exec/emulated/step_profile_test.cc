@@ -37,7 +37,7 @@ class StepProfileFile : public ::testing::Test {
     EXPECT_TRUE(write_text(path, text).ok());
     return path.string();
   }
-  // The good file with its first `from` replaced.
+  // Writes the good file with its first `from` replaced.
   std::string write_spoilt(const std::string& from, const std::string& to) {
     std::string text = kGood;
     const size_t at = text.find(from);
@@ -122,8 +122,8 @@ TEST(ShippedProfiles, ReadAndSayWhatThePapersSay) {
     for (const StepProfile& profile : *profiles) {
       for (const PublishedRound& round : profile.rounds) {
         ++rounds;
-        // Equation 2, and what the paper's host needs a round on top, 0 to 2.7 ms.
-        // A wrong digit in any of its figures would show.
+        // Checks equation 2, plus the 0 to 2.7 ms per round of the paper's host. A wrong digit in
+        // any number would fail.
         const double host_ms = 1e3 * (round.speculative_seconds * round.tokens_per_round -
                                       round.gamma_draft_seconds - round.verify_seconds);
         EXPECT_GT(host_ms, -0.2) << profile.name << " B " << round.batch << " S " << round.prefill;

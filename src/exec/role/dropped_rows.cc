@@ -8,8 +8,8 @@
 namespace forerun {
 namespace {
 
-// The edits that are still to be applied, and which nodes they leave in the tree: nodes that have
-// KV, and nodes of waiting rows.
+// The pending edits and the nodes that they leave in the tree: nodes with KV, and nodes of waiting
+// rows.
 class EditsToCome {
  public:
   explicit EditsToCome(const SequenceKv& kv) : kv_(kv) {}
@@ -24,7 +24,8 @@ class EditsToCome {
   }
   size_t count() const { return edits_.size(); }
 
-  // Whether the node is still in the tree, or part of the prefix, after the edits from `first` on.
+  // Returns whether the node is still in the tree, or part of the prefix, after the edits from
+  // `first` on.
   bool leave(NodeId node, size_t first) const {
     for (size_t idx = first; idx < edits_.size(); ++idx) {
       const Named& edit = edits_[idx];
@@ -74,7 +75,7 @@ void mark_dead(PendingItem& item, size_t row) {
 void mark_dropped_rows(const RoleSequence& sequence, const StepsUnderWay& steps,
                        std::vector<IssuedRow>& issued) {
   EditsToCome edits(sequence.kv);
-  std::vector<size_t> edits_before;  // by waiting item: how many edits come up to and with its own
+  std::vector<size_t> edits_before;  // number of edits up to and including its own, by waiting item
   for (const std::unique_ptr<PendingItem>& waiting : sequence.queue.waiting()) {
     if (!waiting->edits_done) {
       for (const Edit& edit : waiting->item.edits) edits.add(edit);
@@ -90,7 +91,7 @@ void mark_dropped_rows(const RoleSequence& sequence, const StepsUnderWay& steps,
       for (int32_t row = 0; row < piece.count; ++row) {
         const size_t item_row = piece.first_item_row + static_cast<size_t>(row);
         const NodeId node = piece.item->item.rows[item_row].node;
-        // A node that is no longer in the tree has become prefix, or is dropped already.
+        // A node that is no longer in the tree is part of the prefix, or was dropped already.
         if (node == kNoNode || sequence.kv.find(node) < 0 || edits.leave(node, 0)) continue;
         mark_dead(*piece.item, item_row);
         issued.push_back({step->number, piece.first_step_row + row});

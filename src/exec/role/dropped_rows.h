@@ -1,6 +1,6 @@
-// Finds the rows, under way or waiting, that need not be run, since edits that were submitted later
-// drop their nodes (SpecPipe's pruning). The edits take effect in the order of submission; the
-// rows' results are not needed any more.
+// The search for rows, in flight or waiting, that need not run because later edits drop their nodes
+// (SpecPipe's pruning). Edits take effect in the order of submission, and nobody needs the rows'
+// results any more.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,8 @@
 
 namespace forerun {
 
-// Marks such rows of the sequence's items (PendingItem::dead), where the items allow it
-// (WorkItem::tells_entry). Appends those that are in a Step under way to `issued`.
+// Marks such rows of the sequence's items (PendingItem::dead), if the items allow it
+// (WorkItem::tells_entry). Appends those in Steps in flight to `issued`.
 void mark_dropped_rows(const RoleSequence& sequence, const StepsUnderWay& steps,
                        std::vector<IssuedRow>& issued);
 

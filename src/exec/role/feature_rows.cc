@@ -7,10 +7,11 @@
 namespace forerun {
 namespace {
 
-// Rows whose hidden states stay, for a head that has to run its last rows again.
+// The number of rows that keep their hidden states, for a head that must run its last rows again.
 constexpr int32_t kRowsThatStay = 8;
 
-// The verified token at `position`, which is in the sequence's KV or among the item's prefix rows.
+// Returns the verified token at `position`, which is in the sequence's KV or among the item's
+// prefix rows.
 TokenId text_at(const RoleSequence& sequence, const PendingItem& item, int32_t position) {
   const std::vector<WorkRow>& rows = item.item.rows;
   const int32_t first = rows.front().position;
@@ -48,7 +49,7 @@ bool FeatureRows::begin(RoleSequence& sequence, PendingItem& item) const {
       (root == rows.end() ||
        (root->position > 0 && find_tap(*target, sequence, item, root->position - 1) >= 0));
   if (!can_start) {
-    // What earlier pieces of the item have run is run again by a later one.
+    // A later piece of the item runs the rows of earlier pieces again.
     if (item.rows_done > 0) sequence.kv.restart_at(rows.front().position);
     item.result.left_out = true;
     return false;

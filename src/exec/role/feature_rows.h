@@ -1,11 +1,11 @@
-// The rows of a trained head's items. Each starts from the hidden state of the token before it: the
-// target's, where that token is text or the guess is its first, otherwise the head's own
-// (StepFeature). The target's are found by the text: the items of both roles name nodes of their
-// own.
+// The features of a trained head's rows. Each row starts from the hidden state of the token before
+// it: the target's, if that token is verified or the row is the first guess, otherwise the head's
+// own (StepFeature). The target's states are found by position, because the items of the two roles
+// name different nodes.
 //
-// Hidden states are kept for a while only (row_taps.h), and those of rows whose KV was cached were
-// never computed here. Where one is missing, the head's prefix begins anew behind it: its guesses
-// get worse for a while, the text does not depend on them.
+// Hidden states are kept for a while only (row_taps.h), and those of rows with cached KV were never
+// computed here. If one is missing, the head's prefix restarts behind it: its guesses get worse for
+// a while, but the output does not depend on them.
 #pragma once
 
 #include <cstddef>
@@ -20,26 +20,26 @@ namespace forerun {
 
 class FeatureRows {
  public:
-  // `target`: the sequences of the head's target, whose worker runs on the same thread.
+  // `target` has the sequences of the head's target, which must run on the same thread.
   explicit FeatureRows(RoleSequences* target) : target_(*target) {}
 
-  // Called before an item's first rows are run. Passes over the row of the text's first token,
-  // which has no hidden state before it. False where the item's first guess cannot start: it is
-  // then left out (WorkResult::left_out).
+  // Prepares an item before its first rows run. Skips the row of the sequence's first token, which
+  // has no hidden state before it. Returns false if the item's first guess cannot start; the item
+  // is then left out (WorkResult::left_out).
   bool begin(RoleSequence& sequence, PendingItem& item) const;
-  // Passes over prefix rows whose hidden states are gone, and all in front of them. False where no
-  // row of the item is left to run.
+  // Skips prefix rows with missing hidden states, and all rows before them. Returns false if no row
+  // of the item remains.
   bool pass_over_missing(RoleSequence& sequence, PendingItem& item) const;
-  // What the row, which is the item's next one, starts from. A sequence that the target does not
-  // know is one of StepMeasurer's: its rows start from any place.
+  // Returns the feature of the row, which is the item's next one. A sequence that the target does
+  // not know belongs to StepMeasurer; its rows start from any place.
   StepFeature feature_of(const RoleSequence& sequence, const PendingItem& item,
                          size_t row_idx) const;
-  // The item's rows so far are in a Step: the hidden states that no further row starts from are
-  // forgotten, except for the last ones.
+  // Drops the hidden states that no further row starts from, except for the last ones, once the
+  // item's rows so far are in a Step.
   void forget_used(const RoleSequence& sequence) const;
 
  private:
-  // The place of the target's hidden states of the text's token at `position`; -1 where they are
+  // Returns the place of the target's hidden states of the token at `position`, or -1 if they are
   // gone.
   int32_t find_tap(const RoleSequence& target, const RoleSequence& sequence,
                    const PendingItem& item, int32_t position) const;

@@ -1,5 +1,5 @@
-// Finishes the items of a role's sequences: their results, the failure of their sequence, or
-// notices before either.
+// The end of items of a role's sequences: their results, their sequence's failure, and notices
+// before either.
 #pragma once
 
 #include <string>
@@ -23,16 +23,16 @@ class ItemFinisher {
   void finish(RoleSequence& sequence, PendingItem& item, std::vector<FinishedItem>& finished);
   // Finishes the next item without a Step, and removes it from the queue.
   void finish_next(RoleSequence& sequence, std::vector<FinishedItem>& finished);
-  // The sequence fails, with the status. The next item's result comes after those of items that are
-  // under way.
+  // Makes the sequence fail with the status. The next item's result comes after those of items in
+  // flight.
   void fail_next(RoleSequence& sequence, const Status& status, std::vector<FinishedItem>& finished);
-  // Fails all items of a sequence that has failed and has no rows under way.
+  // Fails all items of a failed sequence without rows in flight.
   void fail_all(RoleSequence& sequence, std::vector<FinishedItem>& finished);
-  // The status, with the role and sequence that it is about.
+  // Returns the status with its role and sequence.
   Status in_context(const Status& status, const RoleSequence& sequence) const {
     return status.with_context(describe(role_, sequence));
   }
-  // A notice about an item that is not finished: a result without rows.
+  // Returns a notice about an unfinished item: a result without rows.
   FinishedItem notice(const RoleSequence& sequence, const PendingItem& item) const;
 
  private:

@@ -43,7 +43,7 @@ void MaskWaits::find_states(RoleSequence& sequence, PendingItem& item) {
     for (auto each = known.rbegin(); each != known.rend(); ++each) {
       if (each->node == node) return each->state;
     }
-    std::vector<TokenId> path;  // from the node upwards
+    std::vector<TokenId> path;  // from the node to the root
     for (int32_t at = sequence.kv.find(node); at >= 0;
          at = sequence.kv.tree_rows()[static_cast<size_t>(at)].parent_idx) {
       path.push_back(sequence.kv.tree_rows()[static_cast<size_t>(at)].token);
@@ -70,7 +70,7 @@ void MaskWaits::find_states(RoleSequence& sequence, PendingItem& item) {
       known.push_back({row.node, number, item.constrained[idx]});
     }
   }
-  // Until the prompt is complete, nodes may still become part of it; states at them would not be
+  // Until the prompt is complete, nodes may still become part of it; their states would not be
   // those of output.
   if (prefix_length < sequence.spec.prompt_tokens) known.clear();
   if (prefix != sequence.constrained) known.push_back({kNoNode, number, prefix});
@@ -104,8 +104,8 @@ bool MaskWaits::leave_out_late_guesses(RoleSequence& sequence, PendingItem& item
     wait(sequence);
     return false;
   }
-  // The masks of guesses that are left out need not be made, except the first one's, which may be
-  // wanted next.
+  // The masks of guesses that are left out are not needed, except the first one's, which the next
+  // item may want.
   bool left_out_one = false;
   std::vector<NodeId> left_out;
   size_t kept = 0;

@@ -1,7 +1,8 @@
-// Which rows' token masks are there (TokenConstraint::prepare), and which sequences wait for one.
+// The sequences that wait for token masks (TokenConstraint::prepare), and the check whether rows'
+// masks are ready.
 //
-// Masks that take little work are made while a Step is built, within a budget for the Step. A
-// sequence whose next rows lack a mask that takes longer is ready again once the mask is there.
+// Cheap masks are computed while a Step is composed, within a budget per Step. A sequence whose
+// next rows need a more expensive mask becomes ready again once the mask is there.
 #pragma once
 
 #include <cstddef>
@@ -16,27 +17,27 @@ namespace forerun {
 
 class MaskWaits {
  public:
-  // How many steps (TokenConstraint::prepare) may go to masks while a Step is built: some half a
+  // The budget of work (TokenConstraint::prepare) for masks while a Step is composed: about half a
   // millisecond.
   static constexpr int64_t kStepsOfStep = 50'000;
 
-  // Another Step is being built: its budget is whole.
+  // Restores the budget for the next Step.
   void begin_step() { steps_ = kStepsOfStep; }
-  // Puts the sequences whose masks have come in front of `ready`, in the order in which they
+  // Inserts the sequences with finished masks at the front of `ready`, in the order in which they
   // waited.
   void take(std::vector<RoleSequence*>& ready);
-  // Whether a sequence waits.
+  // Returns whether a sequence waits.
   bool any() const { return !late_.empty(); }
-  // Whether the mask of one that waits has come.
+  // Returns whether the mask of a waiting sequence is ready.
   bool has_come() const;
   void forget(RoleSequence& sequence) { std::erase(late_, &sequence); }
 
   // Fills PendingItem::constrained of an item that is about to begin.
   static void find_states(RoleSequence& sequence, PendingItem& item);
-  // Once the masks of all rows that must be run are there, removes guesses whose masks are not.
-  // False where a mask of a row that must be run is late: the sequence waits.
+  // Removes guesses with late masks, once the masks of all required rows are ready. Returns false
+  // if the mask of a required row is late: the sequence waits.
   bool leave_out_late_guesses(RoleSequence& sequence, PendingItem& item);
-  // Asks for the masks of the item's next `count` rows. False where one is late: the sequence
+  // Asks for the masks of the item's next `count` rows. Returns false if one is late: the sequence
   // waits.
   bool has_masks(RoleSequence& sequence, PendingItem& item, int32_t count);
 
@@ -46,7 +47,7 @@ class MaskWaits {
   void wait(RoleSequence& sequence);
 
   std::vector<RoleSequence*> late_;  // in the order in which they began to wait
-  int64_t steps_ = 0;                // left for this Step
+  int64_t steps_ = 0;                // budget left for this Step
 };
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// Sequences whose next items found no KV blocks, until blocks have come back.
+// The sequences whose next items found no KV blocks; they wait until blocks are free again.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@ class MemoryWaits {
  public:
   explicit MemoryWaits(const BlockPool* pool) : pool_(pool) {}
 
-  // `sequence` stays queued until it is taken or forgotten.
+  // Adds `sequence`, which stays queued until take() or until it is dropped.
   void add(RoleSequence& sequence) {
     const int64_t free = pool_->free_blocks();
     free_blocks_ = waiting_.empty() ? free : std::min(free, free_blocks_);
@@ -22,13 +22,13 @@ class MemoryWaits {
     sequence.is_queued = true;
   }
   void forget(RoleSequence& sequence) { std::erase(waiting_, &sequence); }
-  // A sequence has been closed, or a closed one has given back its blocks.
+  // Notes that a sequence was closed, or that a closed one has freed its blocks.
   void note_closed() { has_closed_ = true; }
-  // Whether sequences wait, and memory has come back since they began to.
+  // Returns whether sequences wait and memory has been freed since they began to.
   bool has_returned() const {
     return !waiting_.empty() && (has_closed_ || pool_->free_blocks() > free_blocks_);
   }
-  // Puts the sequences in front of `ready` where their wait is over.
+  // Inserts the sequences whose wait is over at the front of `ready`.
   void take(std::vector<RoleSequence*>& ready) {
     if (has_returned()) {
       ready.insert(ready.begin(), waiting_.begin(), waiting_.end());
@@ -40,7 +40,7 @@ class MemoryWaits {
  private:
   const BlockPool* const pool_;
   std::vector<RoleSequence*> waiting_;
-  int64_t free_blocks_ = 0;  // the fewest that there were when one of them found none
+  int64_t free_blocks_ = 0;  // the minimum when one of them found none
   bool has_closed_ = false;  // a sequence was closed since take()
 };
 

@@ -15,7 +15,7 @@
 
 namespace forerun {
 
-// A draft's distribution at one row, on its way to the verification.
+// A draft's distribution at one row, for the verification.
 struct RowDistribution {
   NodeId node = kNoNode;
   int32_t position = 0;  // position of the row
@@ -24,34 +24,35 @@ struct RowDistribution {
 
 struct PendingItem {
   WorkItem item;
-  // verify_by_rejection: what each row's children were drawn from, or null; as many as rows.
+  // For verify_by_rejection: the distribution from which each row's children were drawn, or null;
+  // one entry per row.
   std::vector<std::shared_ptr<const DraftDistribution>> drafts;
 
   int64_t submit_ns = 0;
-  // The number of the open() call that the item belongs to: a sequence's id may have been closed
+  // The number of the open() call to which the item belongs. A sequence's id may have been closed
   // and opened again by the time the item's Step has run.
   uint64_t opening = 0;
 
-  // How far it has come.
+  // The item's progress.
   bool edits_done = false;
   size_t rows_done = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;
-  // Where the sequence has a constraint: for each row, the constraint's state after the text up to
-  // it; null where the row belongs to the prompt or no output leads to it.
+  // For a sequence with a constraint: the constraint's state at each row, after the output up to
+  // it; null if the row belongs to the prompt or no output leads to it.
   std::vector<TokenConstraint::State> constrained;
-  // Marks the rows that later edits drop, by index; empty: none. They need not be run, and their
-  // results, at `dead_results` in ascending order, are left out.
+  // Marks the rows that later edits drop, by index; empty if there are none. They need not run, and
+  // their results, at `dead_results` in ascending order, are left out.
   std::vector<bool> dead;
   std::vector<size_t> dead_results;
 };
 
-// Items of one sequence: first those whose rows are all under way, then those that still have rows
-// to run, usually one. References stay valid until their item is popped.
+// The items of one sequence: first those with all rows in flight, then those with rows to run,
+// usually one. References stay valid until their item is popped.
 class ItemQueue {
  public:
   bool empty() const { return items_.empty(); }
-  // The item that was submitted first.
+  // Returns the item that was submitted first.
   PendingItem& oldest() { return *items_.front(); }
   void pop_oldest() {
     pop(0);
@@ -60,13 +61,13 @@ class ItemQueue {
 
   bool has_next() const { return under_way_ < items_.size(); }
   PendingItem& next() { return *items_[under_way_]; }
-  // Items with rows that are still to be run.
+  // Returns the items with rows that are still to run.
   std::span<const std::unique_ptr<PendingItem>> waiting() const {
     return std::span(items_).subspan(under_way_);
   }
-  // All rows of the next item are under way.
+  // Notes that all rows of the next item are in flight.
   void pass_next() { ++under_way_; }
-  // Removes the next item, none of whose rows are under way.
+  // Removes the next item, which must have no rows in flight.
   void pop_next() { pop(under_way_); }
   void push_back(PendingItem&& item) {
     if (spare_ == nullptr) {
@@ -84,20 +85,20 @@ class ItemQueue {
   }
 
   std::vector<std::unique_ptr<PendingItem>> items_;
-  std::unique_ptr<PendingItem> spare_;  // the one popped last, for its memory
+  std::unique_ptr<PendingItem> spare_;  // the last popped item, for its memory
   size_t under_way_ = 0;
 };
 
 struct FinishedItem {
   uint64_t opening = 0;  // as PendingItem::opening
-  // Where the result waits for memory: how many sequences the role had closed when the item found
-  // no blocks. Where more have been closed since, the item is tried again at once.
+  // For a result that waits for memory: the number of sequences that the role had closed when the
+  // item found no blocks. If it has grown since, the item is tried again at once.
   uint64_t closings = 0;
   WorkResult result;
   std::vector<RowDistribution> distributions;  // distributions of its kDraw rows
 };
 
-// The failure of an item whose role has no model.
+// Returns the failure of an item for a role without a model.
 inline FinishedItem without_model(const WorkItem& item, uint64_t opening) {
   FinishedItem failed;
   failed.opening = opening;

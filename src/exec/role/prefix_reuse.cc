@@ -12,13 +12,13 @@ bool is_shareable(const WorkRow& row) { return row.node == kNoNode && row.want =
 
 bool PrefixReuse::skip_cached(RoleSequence& sequence, PendingItem& item) {
   const std::vector<WorkRow>& rows = item.item.rows;
-  // At least one row is run, so that the item has a result.
+  // At least one row must run, so that the item has a result.
   const size_t last = rows.size() - 1;
   if (!sequence.kv.can_adopt() || item.rows_done + kKvBlockTokens > last ||
       rows[item.rows_done].position != sequence.kv.end_position()) {
     return false;
   }
-  // Block by block: a prompt that waits in the queue is looked at in every Step.
+  // Proceeds block by block, since a waiting prompt is checked in every Step.
   while (true) {
     const size_t end = item.rows_done + kKvBlockTokens;
     tokens_.clear();

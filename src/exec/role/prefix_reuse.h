@@ -1,6 +1,6 @@
-// Lets prompts of one Step take over KV of shared prefixes (SequenceSpec::share_prefix): rows whose
-// blocks are cached are not run, and a prompt waits for a block that another one of the Step is
-// just computing.
+// Reuse of shared prefixes' KV by prompts in one Step (SequenceSpec::share_prefix): rows with
+// cached blocks do not run, and a prompt waits for a block that another prompt of the Step is
+// computing.
 #pragma once
 
 #include <cstdint>
@@ -14,28 +14,28 @@ namespace forerun {
 
 class PrefixReuse {
  public:
-  // A block of a shared prefix, in whole or in part: its text's first row, and the hash of the text
-  // before it.
+  // A whole or partial block of a shared prefix: its first row, and the hash of the tokens before
+  // it.
   struct BlockInWork {
     uint64_t before = 0;
-    const WorkRow* rows = nullptr;  // null: the block cannot be shared
+    const WorkRow* rows = nullptr;  // null if the block cannot be shared
   };
 
   void begin_step() { in_work_.clear(); }
-  // Skips prefix rows at the front of the item whose KV is cached. True where another sequence of
-  // the Step computes the next block: it will be cached after the Step.
+  // Skips prefix rows with cached KV at the front of the item. Returns true if another sequence of
+  // the Step computes the next block, which will be cached after the Step.
   bool skip_cached(RoleSequence& sequence, PendingItem& item);
-  // The prefix block that the item's next rows begin or continue, before they are added to the
-  // Step.
+  // Returns the prefix block that the item's next rows begin or continue, before they are added to
+  // the Step.
   static BlockInWork next_block(const RoleSequence& sequence, const PendingItem& item);
-  // The block is computed in this Step; its rows must stay where they are until begin_step().
+  // Notes that this Step computes the block; its rows must not move until begin_step().
   void note_in_work(const BlockInWork& block) {
     if (block.rows != nullptr) in_work_.push_back(block);
   }
 
  private:
   std::vector<BlockInWork> in_work_;
-  std::vector<TokenId> tokens_;  // scratch: tokens of one block
+  std::vector<TokenId> tokens_;  // scratch for the tokens of one block
 };
 
 }  // namespace forerun

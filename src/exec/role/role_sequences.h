@@ -1,5 +1,5 @@
-// The sequences of a role: those that are open, those that are ready, how many of them decode, and
-// closed ones until their last Steps have retired.
+// The sequences of a role: open ones, ready ones, the number that decode, and closed ones until
+// their last Steps have retired.
 #pragma once
 
 #include <cstdint>
@@ -19,37 +19,38 @@ namespace forerun {
 
 class RoleSequences {
  public:
-  // Everything pointed to must outlive the object. `head_dim`, `tap_places`: as RoleSequence's.
+  // The pointed-to objects must outlive this one. `head_dim` and `tap_places` are as in
+  // RoleSequence.
   RoleSequences(Role role, BlockPool* pool, PrefixCache* cache, int32_t head_dim,
                 TapPlaces* tap_places)
       : role_(role), pool_(pool), cache_(cache), head_dim_(head_dim), tap_places_(tap_places) {}
 
-  // `id` is not open.
+  // `id` must not be open.
   void open(SequenceId id, const SequenceSpec& spec);
-  // Null where the sequence is not open.
+  // Returns null if the sequence is not open.
   RoleSequence* find(SequenceId id) { return sequences_.find(id); }
-  // A closed sequence's blocks return when the last Step that can touch them has retired.
+  // Closes a sequence. Its blocks are freed when the last Step that can touch them has retired.
   void close(RoleSequence& sequence);
-  // Gives back the blocks of a closed sequence, whose last Step has retired.
+  // Frees the blocks of a closed sequence, whose last Step must have retired.
   void forget_closed(RoleSequence& sequence);
-  // Whether closed sequences still hold blocks.
+  // Returns whether closed sequences still hold blocks.
   bool has_closed() const { return !closed_.empty(); }
 
-  // Notes that the sequence's items follow each other (WorkItem::tells_entry), or do not.
+  // Notes whether the sequence submits items without waiting for results (WorkItem::tells_entry).
   void set_follows(RoleSequence& sequence, bool follows);
   // Notes that the sequence's prompt has been read.
   void set_decodes(RoleSequence& sequence);
-  // How many sequences decode; and how many of them have items that follow each other.
+  // The number of decoding sequences, and the number of those that submit items without waiting.
   int32_t decoding() const { return decoding_; }
   int32_t following() const { return following_; }
 
   // Appends the sequence to ready(), unless it is queued already or has nothing to run.
   void enqueue(RoleSequence& sequence);
-  // Sequences whose next item is to be run, in the order of enqueue(); empty after take_ready().
+  // Returns the sequences with an item to run, in the order of enqueue(); empty after take_ready().
   // Valid until enqueue(), take_ready() or close().
   std::span<RoleSequence* const> ready() const { return ready_; }
-  // Moves all of ready() into `taken`, whose entries are replaced. Each sequence's `is_queued`
-  // stays set: the caller runs its next rows, or keeps the sequence until it does.
+  // Replaces `taken` by all of ready(). Each sequence's `is_queued` stays set: the caller runs its
+  // next rows, or keeps the sequence until it does.
   void take_ready(std::vector<RoleSequence*>& taken);
 
  private:
@@ -62,7 +63,7 @@ class RoleSequences {
   const int32_t head_dim_;
   TapPlaces* const tap_places_;
   IdMap<RoleSequence> sequences_;
-  std::vector<std::unique_ptr<RoleSequence>> closed_;  // closed sequences with Steps under way
+  std::vector<std::unique_ptr<RoleSequence>> closed_;  // with Steps in flight
   std::vector<RoleSequence*> ready_;
   uint64_t openings_ = 0;  // sequences opened so far
   int32_t decoding_ = 0;

@@ -13,16 +13,16 @@
 namespace forerun {
 namespace {
 
-constexpr size_t kMaxAtEntry = 2;  // Steps: one at the first stage, one that waits for it
-// Steps for each stage: one that it works on and one on the link to it.
+constexpr size_t kMaxAtEntry = 2;  // one Step at the first stage, and one that waits for it
+// Steps per stage: the one that it works on, and one on the link to it.
 constexpr size_t kMaxUnderWay = 2;
 
-// A Step without stages takes whatever there is.
+// The limits without stages: a Step takes all there is.
 constexpr StepComposer::Limits kNoLimits = {.stages = 0,
                                             .waiting = std::numeric_limits<int32_t>::max(),
                                             .following_rows = std::numeric_limits<int32_t>::max()};
 
-// Notes that the rows of the Step are under way from now on, and which of them need not be run.
+// Notes that the rows of the Step are in flight from now on, and which of them need not run.
 void begin(StepUnderWay& step) {
   for (const StepUnderWay::Piece& piece : step.pieces) {
     ++piece.sequence->steps_under_way;

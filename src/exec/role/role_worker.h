@@ -1,28 +1,28 @@
-// One role's queue of work: merges the ready items of all sequences into Steps, runs the Steps, and
-// splits what comes back into results. The single-threaded heart of the real executor.
+// The work queue of one role: it merges the ready items of all sequences into Steps, runs the
+// Steps, and splits their outcome into results. It is the single-threaded core of the real
+// executor.
 //
-// A Step takes at most one item with rows of each sequence: first of sequences that decode or
-// verify, then of those that read prompts (step_composer.h). Prompts are read in consecutive pieces
-// whose length the scheduler sets, so a long prompt delays others by only a part of a Step at a
-// time.
+// A Step takes at most one item with rows per sequence: first sequences that decode or verify, then
+// those that read prompts (step_composer.h). Prompts are read in consecutive pieces, and the
+// scheduler sets their length, so a long prompt delays others by only a part of a Step at a time.
 //
 // An item that finds no KV blocks stays queued, and a result says so
-// (WorkResult::waits_for_memory): the caller decides which sequence gives its blocks back.
+// (WorkResult::waits_for_memory): the caller decides which sequence frees its blocks.
 //
 // Sequences that share prefixes (SequenceSpec) take over cached full blocks of their beginning,
 // from running or ended sequences (prefix_reuse.h).
 //
-// Over a pipeline of stages several Steps are under way, and step() is split into issue() and
-// handle(). All bookkeeping is done here when a Step is issued, as if it had run at once; stages
-// take Steps in the same order (exec/stages). A sequence's further items are issued before the
-// first of them has come back, unless its sampler looks at the history. While requests have items
-// that follow each other (WorkItem::tells_entry), a Step is issued only once the first stage is
-// free, so that they stay together. Rows that later edits drop need not be run (dropped_rows.h).
+// With pipeline stages several Steps are in flight, and step() is split into issue() and handle().
+// The worker does all bookkeeping when it issues a Step, as if the Step had run at once; stages
+// take Steps in the same order (exec/stages). It issues a sequence's further items before the first
+// result, unless the sampler reads the history. While requests submit items without waiting
+// (WorkItem::tells_entry), it issues a Step only once the first stage is free, so that their rows
+// share Steps. Rows that later edits drop need not run (dropped_rows.h).
 //
 // Rows of a sequence with a constraint go into a Step only once their masks are ready
 // (mask_waits.h).
 //
-// Used by one thread at a time, except usage().
+// Only one thread at a time may use a worker; any thread may call usage().
 #pragma once
 
 #include <cstddef>
@@ -52,50 +52,50 @@ namespace forerun {
 
 class RoleWorker {
  public:
-  // `runner` must outlive the worker. `on_step` may be empty; it is called after every Step on the
-  // worker's thread, with items and CPU time if `trace`. `target`: the target's worker, on the same
-  // thread; only where the runner takes features.
+  // `runner` must outlive the worker. `on_step` may be empty; it runs after every Step on the
+  // worker's thread, with items and CPU time if `trace` is set. `target` is the target's worker, on
+  // the same thread; only for a runner that takes features.
   RoleWorker(Role role, StepRunner* runner, const StepScheduler& scheduler,
              std::function<void(const StepRecord&)> on_step, bool trace = false,
              RoleWorker* target = nullptr);
 
-  // `sequence` is not open.
+  // `sequence` must not be open.
   void open(SequenceId sequence, const SequenceSpec& spec) { sequences_.open(sequence, spec); }
-  // Items of sequences that are not open are dropped.
+  // Drops items of sequences that are not open.
   void submit(PendingItem&& item);
   void close(SequenceId sequence);
-  // Whether step() has something to do.
+  // Returns whether step() has work.
   bool ready() const { return composer_.ready(); }
-  // Whether work waits for masks: the caller must ask ready() again, since no event tells when a
-  // mask has come.
+  // Returns whether work waits for masks. The caller must then poll ready(), since no event says
+  // when a mask is ready.
   bool waits_for_masks() const { return composer_.waits_for_masks(); }
-  // Whether there is work to run other than prompts.
+  // Returns whether there is other work than prompts.
   bool decodes() const;
-  // Requests whose prompt has been read.
+  // Returns the number of requests whose prompt has been read.
   int32_t decoding_sequences() const { return sequences_.decoding(); }
-  // Applies edits that are due and runs at most one Step; appends what has finished.
-  // `held_up`: requests that decode and whose target waits for this Step, the draft's, to end.
-  // `meanwhile` goes with the Step, if there is one.
+  // Applies due edits and runs at most one Step; appends the finished items. `held_up` is the
+  // number of decoding requests whose target waits for this draft Step. `meanwhile` runs during the
+  // Step, if there is one.
   void step(std::vector<FinishedItem>& finished, int64_t held_up = 0,
             const Meanwhile& meanwhile = {});
 
-  // Only for a runner with stages. `tell` gets the events of the Steps that are issued, on the
-  // runner's threads; the caller hands them to handle() on the worker's thread.
+  // Only for a runner with stages. `tell` receives the events of issued Steps on the runner's
+  // threads; the caller passes them to handle() on the worker's thread.
   void set_pipelined(std::function<void(PipelineEvent)> tell);
   bool is_pipelined() const { return pipeline_ != nullptr; }
-  // Whether there is work, and the first stage and the pipeline have room for another Step.
+  // Returns whether there is work, and the first stage and the pipeline have room for another Step.
   bool may_issue() const;
-  // The first half of step(): issues a Step, whose results handle() appends later. Returns whether
-  // one was issued.
+  // Issues a Step, as the first half of step(); handle() appends its results later. Returns whether
+  // there was one.
   bool issue(std::vector<FinishedItem>& finished);
-  // Appends entry notices, or the results of a Step that has retired.
+  // Appends entry notices, or the results of a retired Step.
   void handle(PipelineEvent&& event, std::vector<FinishedItem>& finished);
-  // The number of Steps that have been issued and not retired. Later edits may drop rows of these
-  // Steps before they have been run, where their items allow it.
+  // Returns the number of issued Steps that have not retired. Later edits may drop rows of these
+  // Steps before they run, if their items allow it.
   size_t steps_under_way() const { return under_way_.size(); }
 
   KvUsage usage() const;
-  // StepMeasurer::measure(). No Step may be under way.
+  // Calls StepMeasurer::measure(). No Step may be in flight.
   Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences) {
     return measurer_.measure(rows, context_tokens, sequences, *spare_.front());
   }
@@ -105,7 +105,7 @@ class RoleWorker {
   std::unique_ptr<StepUnderWay> make_step() const {
     return std::make_unique<StepUnderWay>(role_, runner_->config().vocab_size, features());
   }
-  // Composes a Step into a free one. Null where there is nothing to run.
+  // Composes a Step into a free one. Returns null if there is nothing to run.
   std::unique_ptr<StepUnderWay> compose_step(const StepComposer::Limits& limits, int64_t held_up,
                                              std::vector<FinishedItem>& finished);
   // Appends notices of items whose last rows have left the first stage.
@@ -113,7 +113,7 @@ class RoleWorker {
   // Finishes the items of a Step that has run or failed, reports the Step and frees it.
   void retire(std::unique_ptr<StepUnderWay> step, const Status& status,
               std::vector<FinishedItem>& finished);
-  // The piece's rows have run, with this outcome.
+  // Finishes a piece whose rows have run with this outcome.
   void retire_piece(const StepUnderWay::Piece& piece, const Status& outcome,
                     std::vector<FinishedItem>& finished);
 
@@ -131,9 +131,9 @@ class RoleWorker {
   ItemFinisher finisher_;
   StepComposer composer_;
   StepMeasurer measurer_;
-  std::vector<std::unique_ptr<StepUnderWay>> spare_;  // Steps to use again, for their memory
+  std::vector<std::unique_ptr<StepUnderWay>> spare_;  // free Steps, for their memory
   int64_t steps_run_ = 0;                             // Steps that step() has run
-  // Null where the runner has no stages.
+  // Null if the runner has no stages.
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
   StepsUnderWay under_way_;

@@ -1,7 +1,8 @@
-// Which places of a model's TapStore hold the hidden rows of a sequence's tokens: of the end of its
-// prefix, by position, and of its tree, by node. A trained head reads them as features.
+// The places of a model's TapStore with the hidden rows of a sequence's tokens: those of the end of
+// its prefix, by position, and those of its tree, by node. A trained head reads them as features.
 //
-// Used by one thread. Allocates only while a sequence keeps more rows than ever before.
+// Only one thread may use an object. It allocates only while a sequence keeps more rows than ever
+// before.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ class RowTaps;
 // The places of a store, which all sequences of a role share.
 class TapPlaces {
  public:
-  // The most places that a sequence keeps for its prefix, and how many once places have run out.
+  // The maximal number of places that a sequence keeps for its prefix, and the number once places
+  // have run out.
   static constexpr int32_t kMaxKept = 2048;
   static constexpr int32_t kMinKept = 64;
 
@@ -26,8 +28,8 @@ class TapPlaces {
   TapPlaces(const TapPlaces&) = delete;
   TapPlaces& operator=(const TapPlaces&) = delete;
 
-  // A place that holds no row yet. Where there is none left, every sequence gives up what it keeps
-  // of its prefix, but for the last kMinKept rows; -1 where that does not help.
+  // Returns an unused place. If there is none, every sequence frees its prefix's places but for the
+  // last kMinKept rows; returns -1 if that does not help.
   int32_t take();
   void give(int32_t place) { free_.push_back(place); }
 
@@ -37,34 +39,34 @@ class TapPlaces {
   bool has_free() const { return !free_.empty() || next_ < places_; }
 
   const int64_t places_;
-  int64_t next_ = 0;           // places from here on have never been used
-  std::vector<int32_t> free_;  // the one given last is taken first: its memory is in use already
+  int64_t next_ = 0;           // places from here on are unused
+  std::vector<int32_t> free_;  // the last one is taken first, since its memory is in use already
   std::vector<RowTaps*> sequences_;
 };
 
 class RowTaps {
  public:
-  // `places` null: the sequence keeps nothing. It must outlive the object.
+  // If `places` is null, the sequence keeps nothing. It must outlive the object.
   explicit RowTaps(TapPlaces* places);
-  ~RowTaps();  // gives back all places
+  ~RowTaps();  // frees all places
   RowTaps(const RowTaps&) = delete;
   RowTaps& operator=(const RowTaps&) = delete;
 
   bool keeps() const { return places_ != nullptr; }
 
-  // Takes a place for the prefix row at `position`, behind those so far (all earlier ones are
-  // forgotten where rows are missing between them), or for a tree row. -1 where there is none: the
-  // row is not kept.
+  // Takes a place for the prefix row at `position`, behind those so far (drops all earlier ones if
+  // rows are missing between them), or for a tree row. Returns -1 if there is none: the row is not
+  // kept.
   int32_t add_prefix(int32_t position);
   int32_t add_node(NodeId node);
 
-  // -1 where the row is not kept.
+  // Returns -1 if the row is not kept.
   int32_t of_prefix(int32_t position) const;
   int32_t of_node(NodeId node) const;
 
-  // The node's row becomes the prefix row at `position`.
+  // Makes the node's row the prefix row at `position`.
   void commit(NodeId node, int32_t position);
-  // Forgets all nodes that `has_kv` says no to.
+  // Drops all nodes for which `has_kv` returns false.
   template <class HasKv>
   void keep_nodes(const HasKv& has_kv) {
     std::erase_if(nodes_, [&](const Node& row) {
@@ -73,7 +75,7 @@ class RowTaps {
       return goes;
     });
   }
-  // Forgets the prefix rows in front of `position`, or from it on.
+  // Drop the prefix rows before `position`, or from it on.
   void forget_before(int32_t position);
   void forget_from(int32_t position);
 
@@ -91,7 +93,7 @@ class RowTaps {
 
   TapPlaces* const places_;
   int32_t first_ = 0;           // position of prefix_.front()
-  std::deque<int32_t> prefix_;  // places, -1 for none, of consecutive positions
+  std::deque<int32_t> prefix_;  // places of consecutive positions, -1 for none
   std::vector<Node> nodes_;
 };
 

@@ -20,7 +20,7 @@ TEST(RowTaps, NodesBecomePrefixAndAreForgotten) {
   taps.keep_nodes([](NodeId) { return false; });
   EXPECT_EQ(taps.of_prefix(6), b);
   EXPECT_EQ(taps.of_node(2), -1);
-  // A node that was not kept leaves a gap.
+  // A node without a place leaves a gap.
   taps.commit(9, 7);
   EXPECT_EQ(taps.of_prefix(7), -1);
   EXPECT_EQ(taps.add_prefix(8), c) << "the place given back last is taken first";
@@ -49,7 +49,7 @@ TEST(RowTaps, SequencesShareThePlaces) {
     for (int32_t position = 0; position < kPlaces; ++position) {
       EXPECT_GE(first.add_prefix(position), 0);
     }
-    // No place is left: the first sequence gives up all but its last rows.
+    // No place is left: the first sequence frees all but its last rows.
     RowTaps second(&places);
     EXPECT_GE(second.add_prefix(0), 0);
     EXPECT_EQ(first.of_prefix(kPlaces - TapPlaces::kMinKept - 1), -1);

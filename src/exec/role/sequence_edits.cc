@@ -12,14 +12,14 @@ namespace forerun {
 Status SequenceEdits::commit(RoleSequence& sequence, const std::vector<NodeId>& nodes) {
   for (const NodeId node : nodes) {
     const int32_t tree_idx = sequence.kv.find(node);
-    if (tree_idx < 0) break;  // SequenceKv::commit() reports it
+    if (tree_idx < 0) break;  // SequenceKv::commit() reports the error
     const SequenceKv::TreeRow& row = sequence.kv.tree_rows()[static_cast<size_t>(tree_idx)];
     if (row.sparse && role_ == Role::kTarget) {
       return Status(StatusCode::kInternal, "commit: node " + std::to_string(node) +
                                                " was run through a view and not verified");
     }
     sequence.count_token(row.token, row.position);
-    // A head's own hidden states serve guesses alone.
+    // A head's own hidden states serve only its guesses.
     if (sequence.taps.keeps() && role_ == Role::kTarget) sequence.taps.commit(node, row.position);
   }
   return sequence.kv.commit(nodes);
@@ -38,7 +38,7 @@ Status SequenceEdits::apply(RoleSequence& sequence, const std::vector<Edit>& edi
     const StepSequence view{sequence.kv.block_table().data()};
     FORERUN_RETURN_IF_ERROR(guarded([&] { return runner_->move_kv(view, moves_); }));
   }
-  // Blocks may be offered to other sequences once their KV has been written.
+  // Other sequences may take blocks once their KV has been written.
   if (sequence.steps_under_way == 0) sequence.kv.publish();
   sequence.kv.release_unused();
   return {};

@@ -1,4 +1,4 @@
-// Applies the edits of items to their sequences' trees and KV.
+// The edits of items, applied to their sequences' trees and KV.
 #pragma once
 
 #include <vector>
@@ -17,10 +17,10 @@ class SequenceEdits {
   // `runner`, which moves the KV, must outlive the object.
   SequenceEdits(Role role, StepRunner* runner) : role_(role), runner_(runner) {}
 
-  // Keeps and commits nodes, moves their KV to where it belongs, counts the tokens that become
-  // prefix, offers full blocks to other sequences and gives back the blocks that are not needed any
-  // more. Fails as SequenceKv::keep(), commit() and StepRunner::move_kv(); kInternal where a node
-  // that the target has not verified would become prefix.
+  // Keeps and commits nodes, moves their KV to its slots, counts the tokens that become prefix,
+  // offers full blocks to other sequences and frees unneeded blocks. Fails as SequenceKv::keep(),
+  // commit() and StepRunner::move_kv() do; returns kInternal if an unverified node of the target
+  // would become prefix.
   Status apply(RoleSequence& sequence, const std::vector<Edit>& edits);
 
  private:

@@ -47,14 +47,14 @@ void SpeculationFilter::leave_out_guesses(const StepQueue& queue, int32_t decodi
     RoleSequence& sequence = *entry.sequence;
     if (!sequence.queue.has_next() || sequence.queue.next().rows_done > 0) continue;
     WorkItem& item = sequence.queue.next().item;
-    // How many tokens of the prefix the item's rows see.
+    // The number of prefix tokens that the item's rows attend to.
     const int32_t prefix = sequence.kv.prefix_length();
     guesses_.add(item, item.view.kind == nullptr ? prefix : std::min(prefix, item.view.budget));
   }
   if (!guesses_.any()) return;
   const auto waiting = static_cast<int64_t>(queue.prompts().size());
   const auto decode = std::max(static_cast<int64_t>(queue.decoding().size()), int64_t{decoding});
-  // Guesses take no rows from prompts.
+  // Guesses must not take rows from prompts.
   size_t prompt_rows = 0;
   for (const StepQueue::Entry& entry : queue.prompts()) {
     const PendingItem& item = entry.sequence->queue.next();

@@ -1,5 +1,5 @@
-// Leaves speculative work out of a Step that it would slow down more than it gains: guesses of
-// verifications, and whole items of the draft.
+// A filter that keeps speculative work out of a Step if it would slow down the Step more than it
+// gains: guesses of verifications, and whole items of the draft.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,13 @@ class SpeculationFilter {
   SpeculationFilter(const StepScheduler* scheduler, ItemFinisher* finisher)
       : scheduler_(*scheduler), finisher_(*finisher) {}
 
-  // Finishes items of the draft that are not worth a place in the Step
-  // (StepScheduler::draft_items()). `held_up`: requests whose target waits for the Step.
+  // Finishes the draft's items that are not worth a place in the Step
+  // (StepScheduler::draft_items()). `held_up` is the number of requests whose target waits for the
+  // Step.
   void leave_out_drafts(const StepQueue& queue, int64_t held_up,
                         std::vector<FinishedItem>& finished);
-  // Removes rows of guesses that are not worth it (GuessRows) from the verifications in
-  // the queue. `decoding`: sequences of the role that decode, queued or not.
+  // Removes guesses that are not worth their rows (GuessRows) from the verifications in the queue.
+  // `decoding` is the number of the role's decoding sequences, queued or not.
   void leave_out_guesses(const StepQueue& queue, int32_t decoding);
 
  private:

@@ -68,8 +68,8 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   const size_t scores = item.result.scores.size();
   const size_t first = item.rows_done;
   const size_t last = first + static_cast<size_t>(count);
-  // All results are reserved at once, since tasks of earlier rows point to them while further rows
-  // are added.
+  // Reserves all results at once, since tasks of earlier rows point to them while further rows are
+  // added.
   if (results == 0) {
     item.result.rows.reserve(static_cast<size_t>(
         std::count_if(item.item.rows.begin(), item.item.rows.end(),
@@ -129,8 +129,8 @@ void StepBuilder::add_selection(const RoleSequence& sequence, int32_t count) {
                               .indexed = seen_.indexed_tokens});
   if (by_own_rows) {
     observers_ = observers;
-    // All keys are half of the cached bytes; a quantized key's 16 bytes are 1/32 of a token's key
-    // and value (128 dimensions each, bf16).
+    // Keys are half of the cached bytes; a quantized key's 16 bytes are 1/32 of a token's key and
+    // value (128 dimensions each, bf16).
     kv_tokens_ += seen_.choice.by_index ? end / 32 : end / 2;
   } else {
     add_last_tokens(sequence, observers);
@@ -138,8 +138,8 @@ void StepBuilder::add_selection(const RoleSequence& sequence, int32_t count) {
   step_.sequences.push_back({sequence.kv.block_table().data()});
 }
 
-// These rows write no KV: it has been written already, and other rows may be reading the same
-// blocks.
+// Adds rows that write no KV: an earlier Step has written it, and other rows may be reading the
+// same blocks.
 void StepBuilder::add_last_tokens(const RoleSequence& sequence, int32_t count) {
   const std::span<const TokenId> prefix = sequence.kv.prefix();
   const auto end = static_cast<int32_t>(prefix.size());
@@ -213,7 +213,7 @@ Status StepBuilder::add_row(RoleSequence& sequence, PendingItem& item, size_t ro
 void StepBuilder::add_tap(RoleSequence& sequence, const WorkRow& row) {
   int32_t place = -1;
   if (row.node != kNoNode) {
-    // Rows that the target runs through a view never become text.
+    // Rows that the target runs through a view never become prefix.
     if (role_ == Role::kDraft || seen_.skipped_tokens == 0)
       place = sequence.taps.add_node(row.node);
   } else if (role_ == Role::kTarget &&
@@ -272,7 +272,7 @@ Status StepBuilder::add_tree_row(RoleSequence& sequence, const WorkRow& row, Ste
   out.slot = kv.slot_of(*tree_idx) - seen_.skipped_tokens;
   out.boundary = kv.prefix_length() - seen_.skipped_tokens;
   out.ancestor_begin = static_cast<int32_t>(step_.ancestors.size());
-  // The path is walked from the row upwards, so it is filled from the back.
+  // Walks the path from the row to the root, so it fills the list from the back.
   step_.ancestors.resize(step_.ancestors.size() + static_cast<size_t>(out.visible - out.boundary));
   size_t cell = step_.ancestors.size();
   for (int32_t above = *tree_idx; above >= 0;
@@ -303,8 +303,8 @@ RowContext StepBuilder::context_of(const RoleSequence& sequence, const WorkRow& 
   return context;
 }
 
-// Why a row's mask has failed, for the target, which then draws nothing. Ok for a draft, whose
-// guesses are then not masked.
+// Returns why a row's mask has failed, for the target, which then draws nothing. Returns ok for a
+// draft, which then does not mask its guesses.
 Status StepBuilder::mask_error(const RoleSequence& sequence, const PendingItem& item,
                                size_t row_idx) const {
   if (role_ == Role::kDraft || item.constrained.empty()) return {};

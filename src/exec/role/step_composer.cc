@@ -10,16 +10,16 @@
 namespace forerun {
 namespace {
 
-// How many of the `count` rows that were taken from the item last are scored.
+// Returns how many of the item's last `count` taken rows are scored.
 int32_t scored_rows(const RoleSequence& sequence, const PendingItem& item, int32_t count) {
   const auto end = item.item.rows.begin() + static_cast<std::ptrdiff_t>(item.rows_done);
   return static_cast<int32_t>(
       std::count_if(end - count, end, [&](const WorkRow& row) { return sequence.scores(row); }));
 }
 
-// How many of the item's next `count` rows may share a Step where the sampler looks at the history:
-// the token counts are those of the last prefix row of the Step, so a prefix row that samples must
-// be it.
+// Returns how many of the item's next `count` rows may share a Step if the sampler reads the
+// history. The token counts are those of the last prefix row of the Step, so a prefix row that
+// samples must be the last one.
 int32_t rows_up_to_sample(const PendingItem& item, int32_t count) {
   const WorkRow* rows = item.item.rows.data() + item.rows_done;
   for (int32_t row = 0; row + 1 < count; ++row) {
@@ -48,15 +48,16 @@ void StepComposer::note_closing(RoleSequence* sequence) {
   masks_.forget(*sequence);
 }
 
-// The most rows that a Step takes of a prompt with `left` rows left: its pieces fill the pipeline
-// twice, but none is smaller than a block, for which reading a stage's weights would not pay.
+// Returns the most rows that a Step takes of a prompt with `left` rows left: its pieces fill the
+// pipeline twice, but none is smaller than a block, since reading a stage's weights for less would
+// not pay off.
 int32_t StepComposer::max_prompt_rows(int32_t left) const {
   const int32_t share = left / (2 * limits_.stages);
   return std::max(1, share / kKvBlockTokens + (share % kKvBlockTokens > 0 ? 1 : 0)) *
          kKvBlockTokens;
 }
 
-// How many of the item's next rows the Step has room for.
+// Returns how many of the item's next rows fit into the Step.
 int32_t StepComposer::row_limit(const PendingItem& item, bool is_prompt) const {
   const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
   if (is_prompt) {
@@ -66,15 +67,16 @@ int32_t StepComposer::row_limit(const PendingItem& item, bool is_prompt) const {
                                counts_.prompt_rows == 0);
     return limits_.stages > 0 ? std::min(rows, max_prompt_rows(left)) : rows;
   }
-  // Some rows are left to waiting prompts, except where a single item needs the whole Step.
+  // Reserves some rows for waiting prompts, unless a single item needs the whole Step.
   const int32_t kept = step_->builder.empty() ? 0 : counts_.rows_for_prompts;
   const int32_t room = std::max(0, scheduler_.row_budget() - step_->builder.rows() - kept);
   if (left > room && left <= scheduler_.row_budget()) return 0;
   return std::min(left, room);
 }
 
-// How many rows of the item go into the Step: all that are left; for a prompt, as many as the
-// scheduler allows; for an item larger than any Step, a piece. 0: the item waits for the next Step.
+// Returns how many rows of the item go into the Step: all that are left; for a prompt, as many as
+// the scheduler allows; for an item larger than any Step, a piece. 0 means that the item waits for
+// the next Step.
 int32_t StepComposer::piece_rows(const RoleSequence& sequence, const PendingItem& item,
                                  bool is_prompt) const {
   const std::vector<WorkRow>& rows = item.item.rows;
@@ -95,11 +97,12 @@ int32_t StepComposer::piece_rows(const RoleSequence& sequence, const PendingItem
   return count;
 }
 
-// Reports that the sequence's next rows find no KV blocks; it is ready again once there are more.
+// Reports that the sequence's next rows find no KV blocks; it becomes ready again once there are
+// more.
 void StepComposer::wait_for_memory(RoleSequence& sequence, const Status& status,
                                    std::vector<FinishedItem>& finished) {
   memory_.add(sequence);
-  // Blocks of sequences that have been closed are about to return.
+  // Closed sequences are about to free blocks.
   if (sequences_.has_closed()) return;
   FinishedItem notice = finisher_.notice(sequence, sequence.queue.next());
   notice.result.status = finisher_.in_context(status, sequence);
@@ -108,7 +111,7 @@ void StepComposer::wait_for_memory(RoleSequence& sequence, const Status& status,
   finished.push_back(std::move(notice));
 }
 
-// Applies the edits that are due; false where the item failed because of them.
+// Applies the due edits; returns false if the item failed because of them.
 bool StepComposer::apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   if (!sequence.queue.has_next() || !sequence.failed.ok()) return true;
   PendingItem& item = sequence.queue.next();
@@ -118,7 +121,7 @@ bool StepComposer::apply_due_edits(RoleSequence& sequence, std::vector<FinishedI
   return status.ok();
 }
 
-// Adds the item's next `count` rows, whose blocks are reserved.
+// Adds the item's next `count` rows; their blocks must be reserved.
 Status StepComposer::add_piece(RoleSequence& sequence, PendingItem& item, int32_t count,
                                bool is_prompt) {
   const PrefixReuse::BlockInWork block =
@@ -143,7 +146,7 @@ Status StepComposer::add_piece(RoleSequence& sequence, PendingItem& item, int32_
 }
 
 // Does all of the sequence's work that needs no Step, and adds its next rows to the Step. Returns
-// whether the sequence has more to do, its piece in this Step included.
+// whether the sequence has more to do, including its piece in this Step.
 bool StepComposer::take_rows(RoleSequence& sequence, std::vector<FinishedItem>& finished) {
   while (sequence.queue.has_next()) {
     PendingItem& item = sequence.queue.next();
@@ -194,8 +197,8 @@ bool StepComposer::take_rows(RoleSequence& sequence, std::vector<FinishedItem>& 
   return false;
 }
 
-// Where the next rows of a sequence whose items follow each other do not fit, another sequence's
-// may; the ones left out come first in the next Step.
+// If the next rows of one sequence do not fit, another sequence's may; the skipped ones come first
+// in the next Step.
 bool StepComposer::has_room_for(const RoleSequence& sequence) const {
   if (!sequence.follows) return counts_.waiting_served < limits_.waiting;
   if (counts_.following_rows == 0 || !sequence.queue.has_next()) return true;
@@ -239,7 +242,7 @@ void StepComposer::compose(StepUnderWay& step, const Limits& limits, int64_t hel
   memory_.take(ready_);
   masks_.take(ready_);
   queue_.set(ready_);
-  // Edits may give back blocks that other sequences lack, so all are applied first.
+  // Edits may free blocks that other sequences need, so all are applied first.
   for (const StepQueue::Entry& entry : queue_.all()) apply_due_edits(*entry.sequence, finished);
   if (!queue_.prompts().empty()) {
     counts_.rows_for_prompts = std::min(StepScheduler::kMinPromptRows, scheduler_.row_budget() / 2);
@@ -247,8 +250,8 @@ void StepComposer::compose(StepUnderWay& step, const Limits& limits, int64_t hel
   if (held_up > 1) filter_.leave_out_drafts(queue_, held_up, finished);
   filter_.leave_out_guesses(queue_, sequences_.decoding());
   take_entries(queue_.decoding(), finished);
-  // Requests whose next rows are still to be submitted, after the engine's or the other role's
-  // work, count as decoding too.
+  // Requests whose next rows are not submitted yet, because the engine or the other role is
+  // working, count as decoding too.
   const StepLoad load = step.builder.load();
   const int32_t decoding =
       std::max({load.sequences, sequences_.decoding(), static_cast<int32_t>(held_up > 0)});

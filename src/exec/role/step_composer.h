@@ -1,10 +1,10 @@
-// Composes a Step: whose rows it takes, and how many.
+// The composition of a Step: the choice of sequences and of the number of their rows.
 //
 // Sequences that decode or verify come first, then prompts, in consecutive pieces whose length the
-// scheduler sets. Sequences that get no room keep their place among those that are ready; those
-// that are served go to the back. Requests that wait for each result are spread evenly over the
-// Steps of a pipeline, so that every stage has work. Requests whose items follow each other share a
-// Step, which takes as many of their rows as are nearly free.
+// scheduler sets. Sequences without room keep their place among the ready ones; served ones go to
+// the back. Requests that wait for each result are spread evenly over a pipeline's Steps, so that
+// every stage has work. Requests that submit items without waiting share a Step, which takes as
+// many of their rows as are nearly free.
 #pragma once
 
 #include <cstdint>
@@ -30,12 +30,12 @@ namespace forerun {
 
 class StepComposer {
  public:
-  // Most rows of prompts that a Step scores (SamplingParams::prompt_logprobs), a little more where
-  // short prompts end: their logits are whole rows of the vocabulary, half a megabyte each where
-  // that is large.
+  // The maximal number of prompt rows that a Step scores (SamplingParams::prompt_logprobs), or a
+  // few more if short prompts end: their logits are whole rows of the vocabulary, up to half a
+  // megabyte each.
   static constexpr int32_t kMaxScoredRows = kKvBlockTokens;
 
-  // Everything pointed to must outlive the composer.
+  // The pointed-to objects must outlive the composer.
   struct Parts {
     const StepScheduler* scheduler = nullptr;
     RoleSequences* sequences = nullptr;
@@ -43,45 +43,46 @@ class StepComposer {
     ItemFinisher* finisher = nullptr;
     const BlockPool* pool = nullptr;
     const FeatureRows* features = nullptr;  // features of a trained head's rows, else null
-    bool traces = false;                    // Steps note whose rows they have
+    bool traces = false;                    // Steps note the requests of their rows
   };
   explicit StepComposer(const Parts& parts);
 
-  // What a Step takes at most.
+  // The limits of a Step.
   struct Limits {
-    int32_t stages = 0;          // stages of the pipeline; 0: there is none
+    int32_t stages = 0;          // pipeline stages; 0 if there are none
     int32_t waiting = 0;         // sequences that wait for each result
-    int32_t following_rows = 0;  // rows of sequences whose items follow each other
+    int32_t following_rows = 0;  // rows of sequences that submit items without waiting
   };
-  // Adds to `step`, which is empty, the rows of the sequences that are ready, after their edits.
-  // `held_up`: requests that decode and whose target waits for this Step, the draft's, to end.
-  // Appends to `finished` items that end without a Step, and notices.
+  // Adds to `step`, which must be empty, the rows of the ready sequences, after their edits.
+  // `held_up` is the number of decoding requests whose target waits for this draft Step. Appends
+  // items that end without a Step, and notices, to `finished`.
   void compose(StepUnderWay& step, const Limits& limits, int64_t held_up,
                std::vector<FinishedItem>& finished);
 
-  // Whether compose() has something to do.
+  // Returns whether compose() has work.
   bool ready() const {
     return !sequences_.ready().empty() || memory_.has_returned() || masks_.has_come();
   }
   bool waits_for_masks() const { return masks_.any(); }
-  // Must be called before a sequence is closed; null: it is not open, and only the call is counted.
+  // Must be called before a sequence is closed. With null (the sequence is not open) it only counts
+  // the call.
   void note_closing(RoleSequence* sequence);
-  // A closed sequence has given back its blocks.
+  // Notes that a closed sequence has freed its blocks.
   void note_blocks_returned() { memory_.note_closed(); }
 
  private:
-  // What the Step being composed has taken and may still take.
+  // The used and the remaining room of the current Step.
   struct Counts {
     int32_t waiting_served = 0;  // sequences that wait for each result
     int32_t following_rows = 0;
     int32_t prompt_rows = 0;
     int32_t scored_rows = 0;       // scored rows of prompts
-    int32_t rows_for_prompts = 0;  // rows that decoding leaves to prompts
+    int32_t rows_for_prompts = 0;  // rows that decoding reserves for prompts
     double prompt_budget_seconds = 0.0;
   };
 
   void take_entries(std::span<const StepQueue::Entry> entries, std::vector<FinishedItem>& finished);
-  // Whether the Step takes the next rows of a sequence that decodes.
+  // Returns whether the Step takes the next rows of a decoding sequence.
   bool has_room_for(const RoleSequence& sequence) const;
   bool take_rows(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   bool apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished);
@@ -103,8 +104,8 @@ class StepComposer {
   MaskWaits masks_;
   MemoryWaits memory_;
   SpeculationFilter filter_;
-  uint64_t closings_ = 0;  // sequences closed so far
-  // Set while a Step is composed.
+  uint64_t closings_ = 0;  // number of closed sequences so far
+  // Set while compose() runs.
   StepUnderWay* step_ = nullptr;
   Limits limits_;
   Counts counts_;

@@ -12,10 +12,10 @@
 
 namespace forerun {
 
-// Host memory that has never been written has no pages of its own: it all reads as one page of
-// zeros, which stays in the processor's caches, so a Step would read its context far too fast.
-// Moving each slot down by one writes the pages, once for each block. A GPU's memory needs no such
-// thing, and there the Step that is measured would wait for the moves.
+// Untouched host memory has no pages of its own: all of it reads as one page of zeros, which stays
+// in the CPU's caches, so a Step would read its context far too fast. Moving each slot down by one
+// writes the pages, once per block. A GPU's memory does not need this, and there the measured Step
+// would wait for the moves.
 Status StepMeasurer::write_context(const RoleSequence& sequence, int32_t context_tokens) {
   if (!runner_->has_host_kv()) return {};
   const std::span<const int32_t> table = sequence.kv.block_table();
@@ -45,7 +45,7 @@ Result<StepMeasurer::Scratch> StepMeasurer::make_scratch(SequenceId id, int32_t 
   FORERUN_RETURN_IF_ERROR(sequence.kv.reserve(spec.max_tokens).with_context(context()));
   for (int32_t row = 0; row < context_tokens; ++row) sequence.kv.append_prefix(0);
   FORERUN_RETURN_IF_ERROR(write_context(sequence, context_tokens));
-  // Rows form a binary tree, which resembles a draft's.
+  // The rows form a binary tree, which resembles a draft's.
   scratch.item = std::make_unique<PendingItem>();
   WorkItem& item = scratch.item->item;
   item.sequence = id;

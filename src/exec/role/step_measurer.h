@@ -1,4 +1,4 @@
-// Measures how long a role's Steps take, on scratch sequences.
+// Measurements of a role's Step times on scratch sequences.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace forerun {
 
 class StepMeasurer {
  public:
-  // In a Step of more rows than this only the first rows of each sequence want something.
+  // In a Step with more rows than this, only the first rows of each sequence want something.
   static constexpr int32_t kMaxWants = 128;
 
   // `runner` and `pool` must outlive the object.
@@ -27,10 +27,10 @@ class StepMeasurer {
       : role_(role), runner_(runner), pool_(pool) {}
 
   // Runs one Step of `sequences` sequences, each with `rows` tree rows behind a prefix of
-  // `context_tokens` whose KV is whatever the storage holds, and says how long it took, without
-  // choosing whose rows go in. Target rows are sampled; draft rows give 16 candidates. No Step may
-  // be under way; the row budget does not count. `step` is for its memory, and empty afterwards.
-  // kResourceExhausted where the KV is too small.
+  // `context_tokens` with arbitrary KV, and returns its time without the choice of rows. Target
+  // rows are sampled; draft rows give 16 candidates. No Step may be in flight; the row budget does
+  // not apply. `step` lends its memory and is empty afterwards. Returns kResourceExhausted if the
+  // KV is too small.
   Result<StepRecord> measure(int32_t rows, int32_t context_tokens, int32_t sequences,
                              StepUnderWay& step);
 
@@ -42,10 +42,10 @@ class StepMeasurer {
   Result<Scratch> make_scratch(SequenceId id, int32_t rows, int32_t context_tokens, int32_t wants);
   // Adds all rows of the scratch sequences to the Step.
   Status compose(std::span<const Scratch> scratch, StepUnderWay& step) const;
-  // Writes the slots of the sequence's context, as a prompt would have.
+  // Writes the slots of the sequence's context, as a prompt would do.
   Status write_context(const RoleSequence& sequence, int32_t context_tokens);
   Status run(StepUnderWay& step);
-  // For messages.
+  // Returns the context of messages.
   std::string context() const {
     return std::string(role_name(role_)) + ", while its Steps are measured";
   }

@@ -9,7 +9,7 @@ namespace forerun {
 void StepQueue::mark_overdue() {
   constexpr int32_t kMaxPassedOver = 15;
   if (++steps_since_overdue_ < kMaxPassedOver) return;
-  std::array<int32_t, 2> highest;  // highest priority of [0] sequences that decode, [1] prompts
+  std::array<int32_t, 2> highest;  // highest priority of [0] decoding sequences, [1] prompts
   highest.fill(std::numeric_limits<int32_t>::min());
   for (const Entry& entry : entries_) {
     highest[entry.prompt] = std::max(highest[entry.prompt], entry.priority);

@@ -1,6 +1,5 @@
-// The sequences that are ready, in the order in which a Step takes their rows: those that decode or
-// verify first, then prompts; within each, higher priorities first, and prompts in the order of
-// arrival.
+// The ready sequences in the order in which a Step takes their rows: those that decode or verify,
+// then prompts. Within each kind higher priorities come first, and prompts in the order of arrival.
 #pragma once
 
 #include <cstddef>
@@ -16,15 +15,15 @@ class StepQueue {
  public:
   struct Entry {
     bool prompt = false;
-    bool is_overdue = false;  // goes first among prompts or decoding rows, whatever its priority
+    bool is_overdue = false;  // comes first among prompts or decoding rows, whatever its priority
     int32_t priority = 0;
-    uint64_t order = 0;  // decoding: the place among those that are ready; prompts: of arrival
+    uint64_t order = 0;  // decoding: place among the ready ones; prompts: order of arrival
     RoleSequence* sequence = nullptr;
   };
 
-  // Orders the sequences. A sequence of lower priority for which fifteen Steps in a row had no room
-  // (RoleSequence::passed_over) goes first among its kind, one such sequence in fifteen Steps. So
-  // it progresses however many requests of higher priority come.
+  // Orders the sequences. If fifteen Steps in a row had no room for a sequence of lower priority
+  // (RoleSequence::passed_over), it goes first among its kind, one such sequence in fifteen Steps.
+  // So it progresses however many requests of higher priority come.
   void set(std::span<RoleSequence* const> ready);
 
   std::span<const Entry> all() const { return entries_; }
@@ -35,7 +34,7 @@ class StepQueue {
   void mark_overdue();
 
   std::vector<Entry> entries_;
-  size_t decoding_ = 0;              // how many entries, from the first, decode
+  size_t decoding_ = 0;              // number of entries at the front that decode
   int32_t steps_since_overdue_ = 0;  // Steps since the last overdue entry
 };
 

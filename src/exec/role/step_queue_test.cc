@@ -1,4 +1,4 @@
-// The order in a Step's queue, and waits for memory.
+// Tests the order in a Step's queue, and waits for memory.
 #include "exec/role/step_queue.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 namespace forerun {
 namespace {
 
-// Sequences with one item each: a prompt, or a row that is sampled.
+// Sequences with one item each: a prompt, or a sampled row.
 class Sequences {
  public:
   RoleSequence* add(int32_t priority, bool prompt, uint64_t arrival = 0) {
@@ -66,7 +66,7 @@ TEST(StepQueue, ASequenceThatIsPassedOverComesFirstInOneStepOfSixteen) {
   RoleSequence* urgent = sequences.add(1, false);
   RoleSequence* patient = sequences.add(0, false);
   StepQueue queue;
-  std::vector<int> steps;  // in which the patient one was first
+  std::vector<int> steps;  // Steps in which the passed-over sequence was first
   for (int step = 0; step < 48; ++step) {
     queue.set(sequences.ready());
     if (order_of(queue).front() == patient) steps.push_back(step);

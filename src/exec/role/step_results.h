@@ -1,4 +1,4 @@
-// Takes the results of a Step that has run to the items whose rows it had.
+// The distribution of a Step's results to the items of its rows.
 #pragma once
 
 #include <cstddef>
@@ -12,13 +12,13 @@ namespace forerun {
 
 class StepResults {
  public:
-  // `status`: how the Step ended. `step` must outlive the object.
+  // `status` is the Step's own. `step` must outlive the object.
   StepResults(Role role, const StepUnderWay& step, const Status& status)
       : role_(role), step_(step), status_(status) {}
 
-  // The outcome of the next piece, in the order of the pieces: a failure of the Step or of a task
-  // of its own. Marks the faulty rows (RowResult::status) and the results of dropped rows in its
-  // item.
+  // Returns the outcome of the next piece, in the order of pieces: a failure of the Step or of one
+  // of the piece's tasks. Marks the faulty rows (RowResult::status) and the results of dropped rows
+  // in its item.
   Status take(const StepUnderWay::Piece& piece);
 
  private:

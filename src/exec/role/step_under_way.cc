@@ -20,7 +20,7 @@ StepRecord record_of(Role role, const StepUnderWay& step, bool traced) {
   record.overlaps = step.overlaps;
   record.start_ns = step.start_ns;
   record.end_ns = step.end_ns;
-  // Two stretches were measured, and each includes the cost of one reading.
+  // There are two measured intervals, and each includes the cost of one clock reading.
   if (traced) {
     record.host_cpu_ns = std::max<int64_t>(step.host_cpu_ns - 2 * thread_cpu_read_ns(), 0);
   }

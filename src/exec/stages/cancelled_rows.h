@@ -1,7 +1,7 @@
-// Rows that were dropped from Steps under way. A stage learns of them separately from the Steps'
-// messages and ahead of them.
+// Rows that were dropped from Steps in flight. A stage learns of them separately from the Steps'
+// messages and before them.
 //
-// Thread rules: every method from any thread.
+// Any thread may call any method.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,22 @@ namespace forerun {
 
 class CancelledRows {
  public:
-  // Adds all rows at once, so that a stage that leaves a row out also leaves out the rows that see
-  // it. Rows of Steps that have passed are ignored.
+  // Adds all rows at once, so that a stage that leaves out a row also leaves out the rows that
+  // attend to it. Ignores rows of Steps that have passed.
   void add(std::span<const IssuedRow> rows) {
     const std::lock_guard lock(mutex_);
     for (const IssuedRow& row : rows) {
       if (row.step > passed_) rows_[row.step].push_back(row.row);
     }
   }
-  // Takes the cancelled rows of the message's Step out of it.
+  // Removes the cancelled rows of the message's Step from it.
   void take_out(StageMessage& message) const {
     const std::lock_guard lock(mutex_);
     const auto found = rows_.find(message.step);
     if (found != rows_.end()) message.drop_rows(found->second);
   }
-  // No stage that uses this object will see Step `step` or an earlier one again.
+  // Drops the rows of Step `step` and earlier ones, which no stage that uses this object will see
+  // again.
   void pass(uint64_t step) {
     const std::lock_guard lock(mutex_);
     passed_ = step;

@@ -1,4 +1,4 @@
-// For tests of pipelines: the smallest Step, and the token that fake decoders give after it.
+// The smallest Step for tests of pipelines, and the token that fake decoders give after it.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-// The next token of a sequence that lies in one block, as a Step of one row.
+// The next token of a sequence within one block, as a Step of one row.
 struct OneRow {
   OneRow(int32_t kv_block, TokenId token, int32_t position) : block(kv_block) {
     step.sequences.push_back({&block});
@@ -35,7 +35,7 @@ struct OneRow {
   Step step;
 };
 
-// The greedy token of a fake decoder with seed 1 after `history`.
+// Returns the greedy token of a fake decoder with seed 1 after `history`.
 inline TokenId greedy(const std::vector<TokenId>& history) {
   std::vector<float> logits(kVocab);
   fake_logits(fake_history(history, 1), kVocab, logits.data());

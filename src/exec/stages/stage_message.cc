@@ -29,7 +29,7 @@ Status check_range(const std::string& what, const StageMessage::Range& range, si
                  static_cast<int64_t>(size) - std::max(range.count, 0));
 }
 
-// The number of slots in the row's block table.
+// Checks a row, including the number of slots in its block table.
 Status check_row(const StageMessage& message, size_t row_idx) {
   const StepRow& row = message.rows[row_idx];
   const auto name = [row_idx](const char* what) {
@@ -112,7 +112,7 @@ Status check_taps(const StageMessage& message) {
   return refused("bytes of taps beyond those of whole rows", static_cast<int64_t>(odd_bytes), 0, 0);
 }
 
-// Slides the element that starts at `from`, of `size` bytes, to number `to` of its list.
+// Moves the element of `size` bytes at `from` to index `to` of its list.
 void slide(std::vector<std::byte>& bytes, size_t from, size_t to, size_t size) {
   if (from == to) return;
   std::copy_n(bytes.begin() + static_cast<ptrdiff_t>(from * size), size,
@@ -154,7 +154,7 @@ void StageMessage::add_moves(const StepSequence& sequence, std::span<const KvMov
 
 void StageMessage::add_rows(const Step& from) {
   const auto first_table = static_cast<int32_t>(tables.size());
-  // How many slots of each table the rows see.
+  // The number of slots of each table that rows attend to.
   std::vector<int32_t> slots(from.sequences.size(), 0);
   const auto looks_at = [&slots](int32_t sequence_idx, int32_t slot) {
     int32_t& most = slots[static_cast<size_t>(sequence_idx)];

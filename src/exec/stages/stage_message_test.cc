@@ -16,7 +16,8 @@ namespace {
 
 constexpr int64_t kBlocks = 12;
 
-// Two sequences, a tree behind one of them, a choice of KV with an index, moves in front.
+// A message of two sequences, with a tree behind one of them, a choice of KV with an index, and
+// moves in front.
 struct Made {
   std::vector<int32_t> first = {3, 7, 1}, second = {5, 0, 2, 4};
   std::vector<int32_t> chosen = {8}, index = {9, 10};
@@ -69,7 +70,7 @@ TEST(StageMessage, HoldsAllThatAStepPointsTo) {
   ASSERT_TRUE(check_stage_message(made.message, kBlocks).ok())
       << check_stage_message(made.message, kBlocks).message();
   const StageMessage message = made.message;
-  made.first.assign(3, -1);  // it points into nobody's memory
+  made.first.assign(3, -1);  // changes the source, to which the message must not point
   made.second.assign(4, -1);
   made.chosen.assign(1, -1);
   made.index.assign(2, -1);
@@ -118,7 +119,7 @@ TEST(StageMessage, RowsAreDroppedWithTheirHiddenRows) {
   EXPECT_EQ(message.hidden, (std::vector<std::byte>{before.hidden[2], before.hidden[3],
                                                     before.hidden[6], before.hidden[7]}));
   EXPECT_TRUE(check_stage_message(message, kBlocks).ok());
-  message.drop_rows(std::vector<int32_t>{3, 0});  // by their numbers, not by their places
+  message.drop_rows(std::vector<int32_t>{3, 0});  // by number, not by index
   EXPECT_EQ(message.numbers, (std::vector<int32_t>{1}));
   message.drop_rows(std::vector<int32_t>{1});
   EXPECT_TRUE(message.rows.empty() && message.hidden.empty());
@@ -137,7 +138,7 @@ TEST(StageMessage, RowsAreDroppedWithTheirTaps) {
     for (const int value : values) all.push_back(static_cast<std::byte>(value));
     return all;
   };
-  // Two stages, with taps of two bytes and of one byte.
+  // Two stages add taps, one with two bytes and one with one byte.
   message.add_kept_taps(bytes({1, 2, 21, 22, 31, 32}));
   message.add_kept_taps({});
   message.add_kept_taps(bytes({3, 23, 33}));
@@ -231,7 +232,7 @@ TEST(StageMessage, NamesWhatItRefuses) {
   }
 }
 
-// An accepted message never leads to accesses outside of it, which sanitizers would find.
+// An accepted message must never lead to accesses outside of it, which sanitizers would find.
 TEST(StageMessage, RandomNumbersAreRefusedOrHarmless) {
   std::mt19937 rng(3);
   int accepted = 0;
@@ -264,7 +265,7 @@ TEST(StageMessage, RandomNumbersAreRefusedOrHarmless) {
     message.view(step);
     step.selections.clear();
     for (StepRow& row : step.rows) {
-      // The decoder's own check (step_check.h).
+      // The decoder checks the slot itself (step_check.h).
       if (row.slot == kNoSlot) row.slot = 0;
     }
     (void)decoder.forward(step);

@@ -1,14 +1,14 @@
-// A model cut into stages of consecutive layers. Every stage has devices, a KV cache of its layers
-// and a thread or process of its own, and works on another Step than its neighbours. A Step's rows
-// go from stage to stage as hidden rows (stage_message.h); the last stage samples. This is the
+// A model cut into stages of consecutive layers. Every stage has its own devices, KV cache of its
+// layers, and thread or process, and works on another Step than its neighbours. A Step's rows go
+// from stage to stage as hidden rows (stage_message.h); the last stage samples. This class is the
 // coordinator's side: it makes the messages and sends them (stage_transport.h).
 //
-// Steps, and the moves of KV between them, take effect at every stage in the order in which they
-// were issued. So the caller may reuse slots and blocks as soon as it has issued the last Step that
-// uses them: rows of a later Step reach each stage later.
+// Steps, and the KV moves between them, take effect at every stage in the order of issue. So the
+// caller may reuse slots and blocks as soon as it has issued the last Step that uses them: rows of
+// a later Step reach each stage later.
 //
-// If a stage fails, that Step fails, and the KV of its rows is undefined at that stage and the ones
-// after it. Later Steps still run.
+// If a stage fails, its Step fails, and the KV of the Step's rows is undefined at that stage and
+// the later ones. Later Steps still run.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace forerun {
 
-// run(), move_kv() and issue() from one thread at a time.
+// Only one thread at a time may call run(), move_kv() and issue().
 class StagePipeline : public PipelinedRunner {
  public:
   explicit StagePipeline(std::unique_ptr<StageTransport> transport);
@@ -33,10 +33,10 @@ class StagePipeline : public PipelinedRunner {
   int64_t kv_blocks() const override { return transport_->facts().kv_blocks; }
   int64_t kv_block_bytes() const override { return transport_->facts().kv_block_bytes; }
   int64_t tap_places() const override { return transport_->facts().tap_places; }
-  // A Step by itself: issues it and waits until it has retired.
+  // Issues a Step and waits until it has retired.
   Status run(const Step& step, std::span<RowTask> tasks, std::span<RejectionTask> rejections,
              const Meanwhile& meanwhile) override;
-  // The moves are carried out before the next Step, at each stage in turn; that Step reports their
+  // Adds moves, which each stage in turn carries out before the next Step; that Step reports their
   // errors.
   Status move_kv(const StepSequence& sequence, std::span<const KvMove> moves) override;
   int32_t num_stages() const override { return transport_->facts().num_stages; }
@@ -46,11 +46,12 @@ class StagePipeline : public PipelinedRunner {
   void drop(std::span<const IssuedRow> rows) override { transport_->drop(rows); }
 
  private:
-  std::unique_ptr<StageMessage> next_;  // holds the moves since the last Step
+  std::unique_ptr<StageMessage> next_;  // the next message, with the moves since the last Step
   uint64_t issued_ = 0;
-  Mailbox<PipelineEvent> ran_;  // events of the Step of run()
+  Mailbox<PipelineEvent> ran_;  // events of the Step in run()
   const std::function<void(PipelineEvent)> tell_ran_;
-  std::unique_ptr<StageTransport> transport_;  // last: its threads use the members above
+  // The last member, because its threads use the others.
+  std::unique_ptr<StageTransport> transport_;
 };
 
 }  // namespace forerun

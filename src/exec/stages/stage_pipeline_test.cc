@@ -1,4 +1,4 @@
-// A pipeline of fake stages, one Step at a time and several under way.
+// Tests a pipeline of fake stages, with one Step at a time and with several in flight.
 #include "exec/stages/stage_pipeline.h"
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@
 namespace forerun {
 namespace {
 
-// Stages over fake decoders, and the decoder in one piece that they must agree with.
+// Stages over fake decoders, and an uncut decoder that they must agree with.
 struct Pipeline {
   explicit Pipeline(int32_t num_stages, std::function<void(int32_t)> in_stage = {}) {
     for (int32_t stage = 0; stage < num_stages; ++stage) {
@@ -73,7 +73,7 @@ TEST(StagePipeline, RefusesTapsOfStagesThatKeepNoneAndFeatures) {
   EXPECT_TRUE(made.pipeline->run(row.step, {&row.task, 1}, {}, {}).ok());
 }
 
-// Stages meet at a gate that opens only when all of them are at work: the last one on the first
+// The stages meet at a gate that opens only when all of them are working: the last one on the first
 // Step, the one before it on the second, and so on.
 TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {
   constexpr int32_t kStages = 4;
@@ -120,10 +120,10 @@ TEST(StagePipeline, EveryStageWorksOnAStepOfItsOwn) {
     EXPECT_EQ(rows[static_cast<size_t>(idx)]->result.token, greedy({static_cast<TokenId>(idx)}));
   }
   lock.unlock();
-  made.pipeline.reset();  // before what it tells
+  made.pipeline.reset();  // before the objects of its callbacks
 }
 
-// A row that is dropped while the first stage computes is not sent to the second one.
+// A row that is dropped while the first stage computes must not be sent to the second one.
 TEST(StageWorker, SendsNoRowsThatHaveDied) {
   FakeDecoder decoder(kVocab, 16, 1);
   decoder.set_stage(0, 2);
@@ -146,8 +146,8 @@ TEST(StageWorker, SendsNoRowsThatHaveDied) {
   }
 }
 
-// A block is given to another sequence while the Step that used it last is still under way, and
-// moves come between the two.
+// A block moves to another sequence while the last Step that used it is still in flight, and moves
+// come between the two.
 TEST(StagePipeline, MovesAndBlocksTakeEffectInOrder) {
   Pipeline made(3);
   std::mutex mutex;
@@ -169,7 +169,7 @@ TEST(StagePipeline, MovesAndBlocksTakeEffectInOrder) {
   };
   for (TokenId round = 0; round < 20; ++round) {
     issue(round, 0, {round});
-    // A tree row at slot 2, which then becomes the prefix's second token.
+    // Runs a tree row at slot 2, which then becomes the prefix's second token.
     auto tree = std::make_unique<OneRow>(4, round + 1, 1);
     tree->step.rows[0].slot = 2;
     tree->step.rows[0].boundary = 1;
@@ -188,7 +188,7 @@ TEST(StagePipeline, MovesAndBlocksTakeEffectInOrder) {
     EXPECT_EQ(rows[idx]->result.token, expected[idx]) << idx;
   }
   lock.unlock();
-  made.pipeline.reset();  // before what it tells
+  made.pipeline.reset();  // before the objects of its callbacks
 }
 
 TEST(StagePipeline, AStageThatFailsFailsThatStepAlone) {

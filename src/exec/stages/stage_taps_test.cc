@@ -1,5 +1,5 @@
-// Taps of a model that is cut into stages: the store of the last stage holds what the whole model's
-// would, bit for bit, and nothing beside the tapped rows changes.
+// Tests taps of a model with stages: the store of the last stage must hold the same bits as the
+// whole model's, and no other result may change.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ constexpr int32_t kCutTokens = 90;
 constexpr int64_t kCutPlaces = kCutTokens + 5;
 constexpr int32_t kCutVocab = 256;
 
-// Not the row's own number, so that a store that is indexed by rows fails.
+// Differs from the row's number, so that a store indexed by rows fails.
 int32_t place_of_token(int32_t token_idx) { return kCutTokens + 4 - token_idx; }
 
 struct CutModel {
@@ -54,8 +54,8 @@ struct CutModel {
     runner = std::make_unique<StagePipeline>(std::make_unique<StageThreads>(parts, kCutVocab));
   }
 
-  // The tokens in Steps of so many rows. Every `stride`-th is kept; 0: none. Returns the tokens
-  // that are sampled behind every fifth.
+  // Runs the tokens in Steps of this many rows. Every `stride`-th row keeps its taps; 0 for none.
+  // Returns the tokens that are sampled behind every fifth row.
   std::vector<TokenId> run(int32_t rows_per_step, int32_t stride) {
     const std::vector<int32_t> tokens = toy_tokens(kCutTokens, kCutVocab);
     const std::vector<int32_t> table = {2, 0};
@@ -118,7 +118,7 @@ class StageTaps : public testing::TestWithParam<Activation> {
 };
 
 TEST_P(StageTaps, AreThoseOfTheWholeModel) {
-  // In no order, two of one place, and all within one stage.
+  // Covers unordered taps, two taps at one layer, and all taps within one stage.
   for (const std::vector<int32_t>& after_layers :
        {std::vector<int32_t>{3, 0, 1, kCutLayers}, {2, 1, 2}, {kCutLayers}, {0, 1}}) {
     const TapOptions taps = {.after_layers = after_layers, .places = kCutPlaces};
@@ -150,7 +150,7 @@ INSTANTIATE_TEST_SUITE_P(Types, StageTaps, testing::Values(Activation::kF32, Act
                            return tested.param == Activation::kF32 ? "f32" : "bf16";
                          });
 
-// What goes from stage to stage: of rows without taps nothing but what went before there were any.
+// Checks the messages between stages: rows without taps add nothing to them.
 TEST(StageTapMessages, HoldWhatStagesHaveKept) {
   const TempDir dir;
   ToySpec spec;
@@ -172,7 +172,7 @@ TEST(StageTapMessages, HoldWhatStagesHaveKept) {
     message.add_rows(step);
     step.taps.clear();
     expected.add_rows(step);
-    // After the embedding and one layer, nothing, after three layers.
+    // The stages have taps after the embedding and one layer, none, and after three layers.
     const size_t taps_of_each[] = {2, 2, 3};
     for (const int32_t stage : {0, 1, 2}) {
       const CancelledRows none;

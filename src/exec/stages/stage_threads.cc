@@ -97,7 +97,7 @@ void StageThreads::work(size_t stage_idx) {
         continue;
       }
       dropped_.pass(number);
-      used_.add(std::move(step.message));  // taken when there is a need
+      used_.add(std::move(step.message));  // for the next message
       tell({.kind = PipelineEvent::Kind::kRetired,
             .step = number,
             .status = std::move(arrival.status),

@@ -1,4 +1,4 @@
-// The stages of a pipeline in one process, each on a thread, which takes messages from the stage
+// The stages of a pipeline in one process. Each has a thread, which takes messages from the stage
 // before it and passes the same objects on.
 #pragma once
 
@@ -16,10 +16,10 @@ namespace forerun {
 
 class StageThreads : public StageTransport {
  public:
-  // `stages`: two or more, in order. The first one's decoder embeds, the last one's has the LM
-  // head, their layers are consecutive and all have the same number of KV blocks. Where the last
-  // one keeps taps, those before it keep what taps_of_stage() says. Decoders and devices must
-  // outlive the object; no two stages may share devices. `live_vocab`: as DecoderStepRunner's.
+  // `stages` are two or more, in order. The first one's decoder embeds, the last one's has the LM
+  // head, their layers are consecutive, and all have the same number of KV blocks. If the last one
+  // keeps taps, the others keep those of taps_of_stage(). Decoders and devices must outlive the
+  // object; no two stages may share devices. `live_vocab` is as in DecoderStepRunner.
   StageThreads(const std::vector<PipelineStage>& stages, int32_t live_vocab);
   ~StageThreads() override;
 
@@ -30,9 +30,9 @@ class StageThreads : public StageTransport {
 
  private:
   struct Stage;
-  // A Step at a stage.
+  // A Step on its way to a stage.
   struct Arrival {
-    StepInTransit step;                   // no message: the stage's thread ends
+    StepInTransit step;                   // no message ends the stage's thread
     Status status;                        // status of the stages so far
     std::vector<TraceStage> stages = {};  // times of the stages so far
   };
@@ -41,7 +41,7 @@ class StageThreads : public StageTransport {
   PipelineFacts facts_;
   CancelledRows dropped_;
   std::vector<std::unique_ptr<Stage>> stages_;
-  // Messages that have passed the last stage, reused for their memory.
+  // Messages that have passed the last stage, for their memory.
   Mailbox<std::unique_ptr<StageMessage>> used_;
   std::vector<std::unique_ptr<StageMessage>> free_;
 };

@@ -8,8 +8,8 @@
 namespace forerun {
 namespace {
 
-// Sets each task's logits_row to where its row is now in the message; tasks of cancelled rows are
-// marked as skipped.
+// Sets each task's logits_row to its row's present index in the message; marks tasks of cancelled
+// rows as skipped.
 void find_rows(const StageMessage& message, std::span<RowTask> tasks) {
   int32_t logits_row = 0;
   size_t task = 0;  // in the order of their rows
@@ -48,7 +48,7 @@ Status StageWorker::carry_out(StageMessage& message, const Status& so_far,
   Decoder& decoder = *parts_.decoder;
   rows_run_ = 0;
   FORERUN_RETURN_IF_ERROR(check_stage_message(message, decoder.kv_blocks()));
-  // Moves are carried out even if the Step has failed, since later Steps rely on them.
+  // Carries out moves even if the Step has failed, since later Steps rely on them.
   for (const StageMessage::Moves& some : message.moves_of) {
     const auto moves =
         std::span<const KvMove>(message.moves)

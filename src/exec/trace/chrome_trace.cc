@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// Lanes; a request's rounds have one of their own from kRounds on, since requests overlap.
+// Lanes. Each request has a lane for its rounds, from kRounds on, since requests overlap.
 constexpr int kTarget = 1;
 constexpr int kDraft = 2;
 constexpr int kHost = 3;
@@ -52,7 +52,8 @@ class Writer {
     out_ += R"("name":"thread_sort_index","ph":"M","pid":1,"tid":)" + std::to_string(lane) +
             R"(,"args":{"sort_index":)" + std::to_string(lane) + "}}";
   }
-  // `colour`: one of the format's reserved names. `args`: the inside of a JSON object.
+  // Adds a slice. `colour` is one of the format's reserved names; `args` is the inside of a JSON
+  // object.
   void slice(int lane, const std::string& name, const char* colour, int64_t start_ns,
              int64_t end_ns, const std::string& args) {
     begin_event();
@@ -95,7 +96,7 @@ void write_step(const TraceStep& step, Writer& writer) {
     writer.slice(step.draft ? kDraft : kTarget, name, colour, step.start_ns, step.end_ns,
                  args + "]");
   }
-  // Steps in a pipeline overlap: each stage has a lane.
+  // Steps in a pipeline overlap, so each stage has a lane.
   for (size_t idx = 0; idx < step.stages.size(); ++idx) {
     const TraceStage& stage = step.stages[idx];
     writer.slice(kStages + static_cast<int>(idx), name, colour, stage.start_ns, stage.end_ns,

@@ -1,5 +1,5 @@
-// A trace as the JSON that chrome://tracing and Perfetto read (Trace Event Format): a lane for the
-// target, for the draft, for the host's turns, and for each request's rounds.
+// The export of a trace as JSON for chrome://tracing and Perfetto (Trace Event Format), with lanes
+// for the target, the draft, the host's turns, and each request's rounds.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace forerun {
 
-// Microseconds from the trace's earliest moment on. An empty trace gives lanes without events.
+// Returns the JSON, with microseconds since the trace's earliest moment. An empty trace gives lanes
+// without events.
 std::string chrome_trace(const Trace& trace);
 
 }  // namespace forerun

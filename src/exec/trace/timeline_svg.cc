@@ -46,14 +46,14 @@ std::string escaped(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        // Control characters are no XML.
+        // XML does not allow control characters.
         out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return out;
 }
 
-// The lanes from top to bottom: target and draft, or, for a pipeline, the draft and then the stages
+// The lanes from top to bottom: target and draft or, for a pipeline, the draft and then the stages
 // in order.
 struct Lanes {
   explicit Lanes(size_t num_stages) : stages(num_stages) {
@@ -98,7 +98,7 @@ class Drawing {
         width, height, colour);
     out_ += "<title>" + escaped(tip) + "</title></rect>\n";
   }
-  // Text in the middle of a box, where the box has room for it.
+  // Draws text in the middle of a box, if the box has room for it.
   void label(size_t lane, int64_t from_ns, int64_t to_ns, const std::string& label,
              const char* colour = "#ffffff") {
     if (!shows(from_ns, to_ns)) return;
@@ -106,7 +106,7 @@ class Drawing {
     if (width < 7.0 * static_cast<double>(label.size()) + 6.0) return;
     text(x(from_ns) + width / 2.0, y(lane) + kLaneHeight / 2.0 + 4.0, "middle", colour, label);
   }
-  // The upper part of a box, of the given height.
+  // Draws the upper part of a box, of the given height.
   void head(size_t lane, int64_t from_ns, int64_t to_ns, const char* colour, double height) {
     if (!shows(from_ns, to_ns) || height < 0.1) return;
     add(R"(<rect x="%.2f" y="%.2f" width="%.2f" height="%.2f" fill="%s"/>)", x(from_ns), y(lane),
@@ -117,7 +117,7 @@ class Drawing {
     add(R"(<text x="%.2f" y="%.2f" text-anchor="%s" fill="%s">)", x, y, anchor, colour);
     out_ += escaped(label) + "</text>\n";
   }
-  // A line from the bottom of a lane to the top of the next one.
+  // Draws a line from the bottom of a lane to the top of the next one.
   void link(size_t lane, int64_t from_ns, int64_t to_ns, const char* colour) {
     if (!shows(from_ns, to_ns + 1)) return;
     line(x(from_ns), y(lane) + kLaneHeight, x(to_ns), y(lane + 1), colour, 1.0);
@@ -154,7 +154,7 @@ std::string milliseconds(int64_t ns) {
 
 void draw_axis(Drawing& drawing, const Lanes& lanes, int64_t origin_ns, int64_t start_ns,
                int64_t end_ns) {
-  // Some ten ticks of 1, 2 or 5 times a power of ten.
+  // Aims at ten ticks of 1, 2 or 5 times a power of ten.
   const double length_ms = 1e-6 * static_cast<double>(end_ns - start_ns);
   const double raw = std::max(length_ms, 1e-3) / 10.0;
   const double power = std::pow(10.0, std::floor(std::log10(raw)));
@@ -188,8 +188,8 @@ void draw_rounds(Drawing& drawing, const Lanes& lanes, const Trace& trace) {
   }
 }
 
-// Draws a box as wide as the time that the stage worked, with the share of cancelled rows in grey
-// at its top, and a line to the next stage.
+// Draws a box as wide as the stage's working time, with the share of cancelled rows in grey at its
+// top, and a line to the next stage.
 void draw_stages(Drawing& drawing, const Lanes& lanes, const TraceStep& step) {
   for (size_t idx = 0; idx < step.stages.size(); ++idx) {
     const TraceStage& stage = step.stages[idx];

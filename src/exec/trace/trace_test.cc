@@ -1,4 +1,4 @@
-// Traces: the figures that are read from them, and the two files that are written.
+// Tests the analysis of traces, and the two exported files.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -43,7 +43,7 @@ TraceTurn turn_of(bool draft, int64_t start_ns, int32_t tokens, Reroot reroot = 
   return turn;
 }
 
-// A prefill and two serial rounds, a hit and a miss; times from 7 s on.
+// Returns a prefill and two serial rounds, a hit and a miss; times begin at 7 s.
 Trace small_trace() {
   const int64_t t = 7'000 * kMs;
   Trace trace;
@@ -113,7 +113,7 @@ TEST(TraceView, GapsTellWaitingFromTheHost) {
   EXPECT_EQ(gaps[1].host_ns(), 10 * kUs);
   EXPECT_TRUE(gaps[2].draft);
   EXPECT_EQ(gaps[2].host_ns(), 30 * kUs);
-  // Work that waited before the Step before had ended: all of the gap is the host's.
+  // If work was waiting before the previous Step had ended, all of the gap is the host's.
   Trace queued;
   queued.steps.push_back(step_of(true, 0, 0, kMs));
   queued.steps.push_back(step_of(true, 0, kMs + 40 * kUs, 2 * kMs));
@@ -160,7 +160,8 @@ TEST(ChromeTrace, IsJsonWithALaneEach) {
   EXPECT_TRUE(nlohmann::json::parse(chrome_trace({})).at("traceEvents").is_array());
 }
 
-// Every element that opens also closes, in order; text and attributes hold no bare markup.
+// Checks that every element that opens also closes, in order, and that text and attributes hold no
+// bare markup.
 void expect_well_formed(const std::string& xml) {
   std::vector<std::string> open;
   size_t at = 0;
@@ -189,8 +190,8 @@ size_t count_of(const std::string& text, const std::string& part) {
   return count;
 }
 
-// Two Steps that follow each other through three stages; of the second three of eight rows live at
-// the second stage, none at the last.
+// Returns two Steps that pass three stages one after the other; three of the second one's eight
+// rows remain at the second stage, none at the last.
 Trace staged_trace() {
   Trace trace;
   for (const int64_t at : {0, 10}) {

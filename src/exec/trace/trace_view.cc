@@ -63,13 +63,15 @@ std::string summarize_model(const Trace& trace, bool draft, double total_ns) {
               quantiles_of(host_us).p99);
 }
 
-// Assigns a request's turns and Steps to its rounds: what ended within a round belongs to it.
+// An index of rounds by request and time, which assigns a request's turns and Steps to the rounds
+// in which they ended.
 class RoundIndex {
  public:
   explicit RoundIndex(std::vector<TraceRound>* rounds) : rounds_(*rounds) {
     for (TraceRound& round : rounds_) by_request_[round.request].push_back(&round);
   }
-  // The round in which `ns` lies, its end included, its start not; null where there is none.
+  // Returns the round that contains `ns`, with its end but without its start; null if there is
+  // none.
   TraceRound* containing(uint64_t request, int64_t ns) {
     const auto found = by_request_.find(request);
     if (found == by_request_.end()) return nullptr;
@@ -81,7 +83,7 @@ class RoundIndex {
 
  private:
   std::vector<TraceRound>& rounds_;
-  std::map<uint64_t, std::vector<TraceRound*>> by_request_;  // in order of their ends
+  std::map<uint64_t, std::vector<TraceRound*>> by_request_;  // in the order of their ends
 };
 
 }  // namespace
