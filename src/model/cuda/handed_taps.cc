@@ -21,7 +21,7 @@ struct ListCuda {
   TapPlaceCuda copies[kLaunchRows];
 };
 
-// Returns a call for the copies of a list in mapped memory, without their number.
+// Returns a call for the copies of a list in mapped memory; the caller sets source and destination.
 KeepTapsCallCuda call_of(const PinnedBuffer& list) {
   return {.step = list.data(),
           .count_offset = static_cast<int32_t>(offsetof(ListCuda, count)),

@@ -119,8 +119,8 @@ void StepBlockCuda::build(const Step& step, size_t begin, size_t end,
     rows_.push_back(
         {.last_visible = from.visible - 1,
          .boundary = from.boundary,
-         // A row without a slot gets the slot that it would have. It writes nothing, so the block
-         // stays reusable.
+         // A row without a slot gets the slot that it would have. It writes nothing, so it makes
+         // no tile unstable.
          .slot = from.slot == kNoSlot ? from.visible - 1 : from.slot,
          .block_table = step.sequences[static_cast<size_t>(from.sequence_idx)].block_table,
          .ancestors = from.boundary == from.visible ? nullptr
