@@ -1,4 +1,5 @@
-// The order of nibbles in AWQ words, and the toy writer's twins of one another.
+// Checks the order of nibbles in AWQ words, and that the toy writer's variants have the same
+// values.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -76,7 +77,7 @@ TEST(ToyCheckpoint, DequantizedTwinHoldsTheSameValues) {
         squares += static_cast<double>(value) * static_cast<double>(value);
       }
     }
-    // Weights must not be degenerate: their mean square is about 1 / inputs.
+    // Weights must have a realistic size: their mean square is about 1 / inputs.
     EXPECT_NEAR(squares / 32, 1.1, 0.5);
   }
 }

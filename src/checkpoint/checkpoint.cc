@@ -30,7 +30,7 @@ Status check_directory(const std::filesystem::path& dir) {
   }
   if (!std::filesystem::is_directory(dir, error)) return refuse_file(dir);
   if (std::filesystem::exists(dir / "config.json", error)) return Status();
-  // Other formats have no config.json; naming them helps more than naming the missing file.
+  // Other formats have no config.json; their name helps a user more than that of the missing file.
   Status other = refuse_weights_of(dir);
   if (other.code() == StatusCode::kUnsupported) return other;
   return Status(StatusCode::kNotFound, (dir / "config.json").string() + ": " +
@@ -61,7 +61,7 @@ Result<Checkpoint::Impl> open_directory(const std::filesystem::path& dir) {
   return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr, {}, {}};
 }
 
-// A head that uses the target's embedding or head works in the target's width.
+// Checks that a head that shares the target's embedding or LM head has the target's width.
 Status check_shared_modules(const TensorTable& table, const ModelConfig& config) {
   const Eagle3Config& head = *config.eagle3;
   const auto refuse = [&](ModuleKind kind, const std::string& accepted) {
@@ -90,7 +90,7 @@ Status check_shared_modules(const TensorTable& table, const ModelConfig& config)
   return Status();
 }
 
-// Finds out what the head brings along, and its tokens.
+// Determines which modules an EAGLE-3 head has, and its tokens.
 Result<Checkpoint::Impl> complete_head(Checkpoint::Impl impl) {
   Eagle3Config& head = *impl.config.eagle3;
   head.own_embedding = impl.table.find(weight_name({ModuleKind::kEmbedding})) != nullptr;
@@ -133,7 +133,7 @@ Result<Checkpoint::Impl> open_eagle3_gguf(const std::filesystem::path& path) {
   return complete_head(tensors_of_gguf(path, std::move(file), std::move(config)));
 }
 
-// Whether a directory or GGUF file that can be opened is a head.
+// Returns whether a directory or GGUF file that can be opened is an EAGLE-3 head.
 bool is_head(const std::filesystem::path& path) {
   if (!is_gguf_path(path)) return describes_eagle3(path);
   const auto file = GgufFile::open(path);
@@ -176,7 +176,7 @@ std::string Checkpoint::name() const {
     const bool is_named = lower_case(impl_->path.extension().string()) == ".gguf";
     return (is_named ? impl_->path.stem() : impl_->path.filename()).string();
   }
-  // This also names the folder of "." and of a path that ends with a slash.
+  // This also finds the folder's name for "." and for a path that ends with a slash.
   std::error_code error;
   const std::filesystem::path whole = std::filesystem::absolute(impl_->path, error);
   const std::filesystem::path plain = (whole / "").lexically_normal().parent_path();

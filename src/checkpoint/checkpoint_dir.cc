@@ -1,5 +1,5 @@
-// Resolves what a user typed into a checkpoint directory or a GGUF file, with the local Hugging
-// Face cache, whose layout is HUB/models--org--name/{refs/BRANCH, snapshots/COMMIT/files}.
+// Resolves a user's argument to a checkpoint directory or a GGUF file, with the local Hugging Face
+// cache, whose layout is HUB/models--org--name/{refs/BRANCH, snapshots/COMMIT/files}.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -37,7 +37,8 @@ bool is_allowed(char c) {
          c == '_' || c == '.' || c == '/';
 }
 
-// "name" or "org/name" of the characters that the Hub allows, so that it is also safe in a path.
+// Returns whether `model` is "name" or "org/name" with the characters that the Hub allows, so that
+// it is also safe in a path.
 bool is_repository_name(std::string_view model) {
   return !model.empty() && std::all_of(model.begin(), model.end(), is_allowed) &&
          std::count(model.begin(), model.end(), '/') <= 1 && model.front() != '/' &&
@@ -45,7 +46,8 @@ bool is_repository_name(std::string_view model) {
          model.find("/.") == model.npos;
 }
 
-// A branch, a tag or a commit of the same characters, which too may have slashes ("refs/pr/1").
+// Returns whether `revision` is a branch, a tag or a commit with the same characters; it may also
+// have slashes ("refs/pr/1").
 bool is_revision(std::string_view revision) {
   return !revision.empty() && revision.front() != '/' && revision.back() != '/' &&
          revision.front() != '.' && revision.find("..") == revision.npos &&
@@ -53,11 +55,11 @@ bool is_revision(std::string_view revision) {
          std::all_of(revision.begin(), revision.end(), is_allowed);
 }
 
-// The directory of a revision in a repository of the cache.
+// Returns the directory of a revision in a repository of the cache.
 Result<std::filesystem::path> snapshot_of(const std::filesystem::path& repository,
                                           const std::string& revision) {
   std::error_code error;
-  // A commit in full needs no name.
+  // A full commit hash is the directory's name.
   if (const auto snapshot = repository / "snapshots" / revision;
       std::filesystem::is_directory(snapshot, error)) {
     return snapshot;
@@ -89,12 +91,13 @@ Result<std::filesystem::path> snapshot_of(const std::filesystem::path& repositor
 
 namespace {
 
-// Whether a file is meant, not a repository.
+// Returns whether the argument means a file, not a repository.
 bool names_gguf_file(std::string_view name) {
   return lower_case(std::filesystem::path(name).extension().string()) == ".gguf";
 }
 
-// What `hf download` takes for the files of a quantization, whose names it compares by case.
+// Returns the arguments of `hf download` for the files of a quantization; the command compares
+// names with case.
 std::string include_patterns(std::string_view quantization) {
   std::string upper(quantization);
   for (char& c : upper) c = 'a' <= c && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
@@ -103,8 +106,8 @@ std::string include_patterns(std::string_view quantization) {
   return patterns;
 }
 
-// A directory or file, or a directory of the local Hugging Face cache. `quantization` is only for
-// the command that would download it.
+// Finds a directory or file, or a directory of the local Hugging Face cache. `quantization` only
+// serves the suggested download command.
 Result<std::filesystem::path> find_files(std::string_view model, std::string_view quantization) {
   std::error_code error;
   const std::filesystem::path path(model);

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sets environment variables and puts them back.
+// Sets environment variables and restores them at destruction.
 class ScopedEnvironment {
  public:
   ScopedEnvironment(const char* name, const std::optional<std::string>& value) : name_(name) {

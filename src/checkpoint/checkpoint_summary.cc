@@ -116,7 +116,7 @@ CheckpointSummary summarize(const Checkpoint& checkpoint) {
     if (const RawTensor* bias = module.has_bias ? checkpoint.bias(module.id) : nullptr) {
       tally.add(format_name(*bias), module.out, stored_bytes(*bias));
     }
-    const RawTensor& tensor = *checkpoint.weight(module.id);  // open() has checked that it is there
+    const RawTensor& tensor = *checkpoint.weight(module.id);  // open() has checked that it exists
     tally.add(format_name(tensor), parameters, stored_bytes(tensor));
   }
   CheckpointSummary summary = std::move(tally.summary);

@@ -1,6 +1,6 @@
-// What a checkpoint holds, for people: `forerun inspect`, start-up lines.
+// A summary of a checkpoint for people: `forerun inspect` and start-up lines.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +19,13 @@ struct PrecisionShare {
 };
 
 struct CheckpointSummary {
-  int64_t parameters = 0;     // parameters of the decoder; a tied head counts once
-  int64_t weight_bytes = 0;   // bytes of the tensors that the decoder uses
-  int64_t ignored_bytes = 0;  // bytes of the others, e.g. rotary tables or the copy of a tied head
+  int64_t parameters = 0;    // parameters of the decoder; a tied head counts once
+  int64_t weight_bytes = 0;  // bytes of the decoder's tensors
+  // Bytes of other tensors, e.g. rotary tables or the copy of a tied head.
+  int64_t ignored_bytes = 0;
   std::vector<PrecisionShare> by_precision;  // most bytes first
-  // One line for each property that decides how the model is run, e.g. "8 heads, 4 KV heads of
-  // 64 (grouped-query attention)", "YaRN, factor 4 over 32768".
+  // One line per property that determines how the model runs, e.g. "8 heads, 4 KV heads of 64
+  // (grouped-query attention)", "YaRN, factor 4 over 32768".
   std::vector<std::string> features;
 };
 

@@ -34,7 +34,7 @@ Checkpoint must_open(const fs::path& dir) {
   return std::move(checkpoint).value();
 }
 
-// The tensor with this name in the file, or null.
+// Returns the tensor with this name in the file, or null.
 const RawTensor* tensor_in_file(const Checkpoint& checkpoint, const std::string& name) {
   for (const RawTensor& tensor : checkpoint.tensors()) {
     if (tensor.name == name) return &tensor;
@@ -42,8 +42,8 @@ const RawTensor* tensor_in_file(const Checkpoint& checkpoint, const std::string&
   return nullptr;
 }
 
-// Writes a toy checkpoint whose tensors and directory `spoil` may change, and expects that it is
-// refused in one line with `code` and every part.
+// Writes a toy checkpoint after `spoil` has changed its tensors and directory. Expects a refusal in
+// one line with `code` and all of the parts.
 void expect_refused(const ToySpec& spec, StatusCode code, const std::vector<std::string>& parts,
                     const std::function<void(std::vector<StoredTensor>&)>& spoil_tensors,
                     const std::function<void(const fs::path&)>& spoil_files = nullptr) {
@@ -162,7 +162,7 @@ TEST(Checkpoint, ExtraTensorsThatMeanNothingAreIgnored) {
   EXPECT_EQ(summary.ignored_bytes, static_cast<int64_t>(embedding.bytes.size()) + 8);
 }
 
-// A tensor outside of layers would change what the model computes, too.
+// A tensor outside of layers would change the model's computation, too.
 TEST(Checkpoint, TensorsThatNothingReadsAreRefused) {
   for (const bool tied : {false, true}) {
     ToySpec spec = tiny("llama");
@@ -184,7 +184,7 @@ TEST(Checkpoint, TensorsThatNothingReadsAreRefused) {
   }
 }
 
-// "tie_word_embeddings": true beside another head: transformers uses the head.
+// If config.json has "tie_word_embeddings": true beside another head, transformers uses the head.
 TEST(Checkpoint, AHeadThatDiffersFromTheEmbeddingIsUsed) {
   ToySpec spec = tiny("llama");
   spec.tied = true;
@@ -459,7 +459,7 @@ TEST(Checkpoint, BrokenShards) {
                  });
 }
 
-// A folder as a merge, or a download of another revision, leaves it behind.
+// The folder is in the state that a merge or a download of another revision leaves behind.
 TEST(Checkpoint, AnIndexWinsOverAWholeFile) {
   TempDir temp;
   ToySpec of_index = tiny("llama");
@@ -483,7 +483,7 @@ TEST(Checkpoint, AnIndexWinsOverAWholeFile) {
   EXPECT_NE(log[0].find("model.safetensors: left out, model.safetensors.index.json names other"),
             std::string::npos)
       << log[0];
-  // Where shards are missing, the message says what to do.
+  // If shards are missing, the message gives advice.
   fs::remove(temp.path() / "model-00002-of-00002.safetensors");
   const auto refused = Checkpoint::open(temp.path());
   ASSERT_FALSE(refused.ok());
@@ -549,7 +549,7 @@ TEST(Checkpoint, OtherFormatsAreRefusedByName) {
                  });
 }
 
-// The fields that transformers writes, in both spellings of config.json.
+// These files have the fields that transformers writes, in both spellings of config.json.
 TEST(Checkpoint, TheGoldensOpen) {
   const fs::path goldens = fs::path(FORERUN_SOURCE_DIR) / "build/goldens";
   if (!fs::exists(goldens)) GTEST_SKIP() << "tools/golden_weights.py has not written them";

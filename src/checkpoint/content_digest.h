@@ -1,6 +1,5 @@
-// A digest of bytes, for telling copies of files and tensors apart: XXH3 of 128 bits. Every machine
-// computes the same digest. It finds mistakes and broken disks; it does not defend against somebody
-// who makes a collision on purpose.
+// A digest of bytes (XXH3 with 128 bits), which tells copies of files and tensors apart. Every
+// machine computes the same digest. It finds mistakes and broken disks, not deliberate collisions.
 #pragma once
 
 #include <cstddef>

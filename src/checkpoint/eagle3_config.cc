@@ -1,5 +1,5 @@
-// The config.json of EAGLE-3 heads. SpecForge and AngelSlim write the layer's fields beside the
-// head's; speculators nests the layer.
+// Reads the config.json of EAGLE-3 heads. SpecForge and AngelSlim write the layer's fields beside
+// the head's; speculators nests the layer.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -21,7 +21,7 @@ constexpr const char* kSpecForge = "LlamaForCausalLMEagle3";
 constexpr const char* kHeadArchitectures[] = {kSpecForge, "Eagle3LlamaForCausalLM",
                                               "Eagle3Speculator", "Eagle3DraftModel"};
 
-// The architecture that is named, or "".
+// Returns the architecture in the file, or "".
 std::string stated_architecture(FieldReader& fields) {
   const auto stated = fields.strings("architectures");
   return stated && !stated->empty() ? stated->front() : "";
@@ -48,7 +48,7 @@ std::string read_architecture(FieldReader& fields) {
 
 void read_taps(FieldReader& fields, FieldReader* eagle_config, Eagle3Config& head) {
   constexpr const char* kField = "eagle_aux_hidden_state_layer_ids";
-  // vLLM and speculators count the layers in front of a tap; SGLang and SpecForge name the layer.
+  // vLLM and speculators count the layers before a tap; SGLang and SpecForge name the layer.
   head.taps_name_outputs = !fields.has(kField);
   FieldReader* const place = head.taps_name_outputs ? eagle_config : &fields;
   if (place == nullptr) return;
@@ -61,7 +61,7 @@ void read_taps(FieldReader& fields, FieldReader* eagle_config, Eagle3Config& hea
   for (const int64_t layer : *stated) head.tap_layers.push_back(static_cast<int32_t>(layer));
 }
 
-// The flags stand beside the others or in "eagle_config".
+// The head's flags, which are top-level fields or in "eagle_config".
 class Flags {
  public:
   Flags(FieldReader& fields, FieldReader* eagle_config)
@@ -90,8 +90,8 @@ void read_norms(FieldReader& fields, Flags flags, bool is_spec_forge, Eagle3Conf
                     "true with " + std::to_string(head.num_taps()) + " taps");
     }
   }
-  // In SpecForge's module the flag says whether logits go through the final norm, in all others
-  // whether features do.
+  // In SpecForge's module the flag says whether logits pass the final norm; in all others it says
+  // so of features.
   const auto norm_output = flags.find("norm_output");
   if (!is_spec_forge) {
     head.feeds_back_normalized = norm_output.value_or(false);
@@ -112,7 +112,7 @@ Result<ModelConfig> read_head(const JsonDocument& document) {
   auto eagle_config = fields.object("eagle_config");
   FieldReader* const eagle_fields = eagle_config ? &*eagle_config : nullptr;
   FieldReader& layer = nested ? *nested : fields;
-  // speculators' class of a layer that names none is Qwen3's.
+  // A layer of speculators without a class is Qwen3's.
   config.model_type = layer.string("model_type").value_or(nested ? "qwen3" : "llama");
   if (config.model_type != "llama" && config.model_type != "qwen3") {
     layer.refuse("model_type", accepted_or_other_engines("\"llama\" or \"qwen3\", for a head"),
@@ -134,7 +134,7 @@ Result<ModelConfig> read_head(const JsonDocument& document) {
   return config;
 }
 
-// After how many of the target's layers each tap is taken.
+// Returns the number of the target's layers before each tap.
 Result<std::vector<int32_t>> taps_of(const Eagle3Config& head, int32_t target_layers) {
   std::vector<int32_t> taps = {2, target_layers / 2, target_layers - 3};
   if (!head.tap_layers.empty() && head.tap_layers != taps) {

@@ -1,5 +1,5 @@
-// EAGLE-3 heads in the layouts of SpecForge, AngelSlim and speculators: what is read, what a target
-// must be, and refusals.
+// Tests EAGLE-3 heads in the layouts of SpecForge, AngelSlim and speculators: the fields that are
+// read, the requirements for a target, and refusals.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -110,7 +110,7 @@ TEST(Eagle3, TapsAreCountedAsTheFileCountsThem) {
   EXPECT_EQ(*taps({}, false), (std::vector<int32_t>{2, 5, 7}));
   EXPECT_EQ(*taps({1, 4, 6}, false), (std::vector<int32_t>{1, 4, 6}));
   EXPECT_EQ(*taps({1, 4, 6}, true), (std::vector<int32_t>{2, 5, 7}));
-  // The default, which no file means as outputs.
+  // This is the default, which no file means as outputs.
   EXPECT_EQ(*taps({2, 5, 7}, true), (std::vector<int32_t>{2, 5, 7}));
   EXPECT_EQ(*taps({0, 10}, false), (std::vector<int32_t>{0, 10}));
   EXPECT_NE(taps({1, 10}, true)
@@ -221,7 +221,8 @@ TEST(Eagle3, RefusesByName) {
   EXPECT_TRUE(has(text((spec_forge + R"(, "model_type": "mistral")").c_str()), "model_type"));
 }
 
-// The layout of llama.cpp's converter: the layer's description under eagle3.*, tokens in d2t.
+// Returns a head in the layout of llama.cpp's converter, with the layer's description under
+// eagle3.* and tokens in d2t.
 ToySpec toy_gguf_head() {
   ToySpec spec = toy_head();
   spec.eagle3->tap_layers = {2, 5, 7};

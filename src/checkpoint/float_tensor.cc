@@ -12,7 +12,7 @@ namespace {
 template <class T>
 T load_element(const std::byte* from) {
   T value;
-  std::memcpy(&value, from, sizeof(T));  // safetensors aligns nothing
+  std::memcpy(&value, from, sizeof(T));  // safetensors does not align tensors
   return value;
 }
 
@@ -47,7 +47,7 @@ void decode_part(const BlockFormatInfo& format, const std::byte* row, int64_t fi
   }
 }
 
-// Widens `count` elements that lie one after the other in the file.
+// Widens `count` consecutive elements of the file.
 void widen_run(const RawTensor& tensor, int64_t first, int64_t count, float* to) {
   const std::byte* from =
       tensor.bytes.data() + first * static_cast<int64_t>(dtype_bytes(tensor.dtype));

@@ -1,7 +1,7 @@
-// Weights as f32, whatever stores them (floats, blocks, several tensors of a quantized layer) and
-// in whatever order of rows the file has put them.
+// Weights as f32 in row order, for any storage: floats, blocks, or several tensors of a quantized
+// layer.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace forerun {
 
-// A module's weight, or its bias. kNotFound, naming the checkpoint and the module, where there is
-// none.
+// Return a module's weight or its bias; kNotFound, naming the checkpoint and the module, if there
+// is none.
 Result<const RawTensor*> require_weight(const Checkpoint& checkpoint, ModuleId module);
 Result<const RawTensor*> require_bias(const Checkpoint& checkpoint, ModuleId module);
 
-// kUnsupported for any dtype but f32, bf16, f16, blocks and parts.
+// Returns kUnsupported for any dtype but f32, bf16, f16, blocks and parts.
 Status check_readable(const RawTensor& tensor);
 
-// Widens `count` elements, perhaps none, from element `first` of the weight on; where the tensor
-// is not plain, they lie within one row. Only after check_readable().
+// Widens `count` elements, perhaps none, from element `first` of the weight on. If the tensor is
+// not plain, they must lie within one row. check_readable() must accept the tensor.
 void widen(const RawTensor& tensor, int64_t first, int64_t count, float* to);
 
 }  // namespace forerun

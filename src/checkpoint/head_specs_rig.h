@@ -5,8 +5,8 @@
 
 namespace forerun {
 
-// One layer of the target's shape, in SpecForge's layout, which uses the target's embedding and LM
-// head. Both have the dtype of the target.
+// Returns a head with one layer of the target's shape, in SpecForge's layout, which uses the
+// target's embedding and LM head. Both models have the same dtype.
 inline ToySpec head_of(const ToySpec& target) {
   ToySpec head = target;
   head.num_layers = 1;
@@ -17,7 +17,7 @@ inline ToySpec head_of(const ToySpec& target) {
   return head;
 }
 
-// A LM head of its own, and a norm for each tap.
+// Adds an LM head with fewer tokens, and a norm for each tap.
 inline ToySpec with_fewer_tokens(ToySpec head) {
   head.eagle3->draft_vocab_size = 104;
   head.eagle3->own_head = true;
@@ -25,7 +25,7 @@ inline ToySpec with_fewer_tokens(ToySpec head) {
   return head;
 }
 
-// Two layers of Qwen3, three quarters as wide, with all flags that speculators has.
+// Returns a head with two layers of Qwen3, three quarters as wide, with all flags of speculators.
 inline ToySpec with_layers_of_another_width(ToySpec head) {
   head.head_layout = ToySpec::HeadLayout::kSpeculators;
   head.family = "qwen3";

@@ -58,9 +58,9 @@ bool write_all(int descriptor, std::string_view text) {
   return true;
 }
 
-// While a process holds the lock, no other one replaces files of the folder. A process that cannot
-// get it goes on without; then the digests that one of two processes has added may be lost, and a
-// later start computes them anew.
+// A lock on the folder: while a process holds it, no other one replaces files there. A process that
+// cannot get it continues without it; then the digests of one of two processes may be lost, and a
+// later start computes them again.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder)

@@ -1,4 +1,4 @@
-// The digests of one file's tensors as they are kept between starts. Internal to checkpoint/.
+// Digests of one file's tensors, kept between starts. Internal to checkpoint/.
 #pragma once
 
 #include <cstdint>
@@ -10,41 +10,41 @@
 
 namespace forerun {
 
-// The state of a file for which kept digests hold; any difference makes them void.
+// The state of a file to which kept digests belong; any difference invalidates them.
 struct FileState {
   std::string path;  // absolute
   uint64_t device = 0;
   uint64_t inode = 0;
   int64_t size = 0;
   int64_t modified_ns = 0;  // mtime
-  int64_t changed_ns = 0;   // ctime, which a copy that sets mtime back cannot set
+  int64_t changed_ns = 0;   // ctime, which a copy that restores mtime cannot set
 
   bool operator==(const FileState&) const = default;
 };
 
-// The state of an open file; nothing where the system does not tell it.
+// Returns the state of an open file; nothing if the system does not tell it.
 std::optional<FileState> state_of_file(const std::filesystem::path& path, int descriptor);
-// Whether a change at `now_ns` (of the system's clock) would get another time than the file has in
-// `state`.
+// Returns whether a change at `now_ns` (of the system's clock) would give the file another time
+// than in `state`.
 bool is_settled(const FileState& state, int64_t now_ns);
 
-// Digests by the offset of their tensor's first byte: two tensors of one file share an offset only
-// where one is empty.
+// Digests by the offset of their tensor's first byte. Two tensors of one file have the same offset
+// only if one is empty.
 using DigestsByPlace = std::map<int64_t, std::string>;
 
-// The digests in `text`, the content of a file of kept digests; nothing where they are for another
-// state, or `text` is malformed.
+// Returns the digests in `text`, the contents of a file of kept digests; nothing if they belong to
+// another state or `text` is malformed.
 std::optional<DigestsByPlace> parse_kept_digests(std::string_view text, const FileState& state);
 std::string write_kept_digests(const FileState& state, const DigestsByPlace& digests);
 
-// Reads and replaces the files of kept digests in a folder. Several processes may use the folder at
-// the same time.
+// A folder with files of kept digests, which reads and replaces them. Several processes may use the
+// folder at the same time.
 class KeptDigests {
  public:
-  // `folder` empty: nothing is kept.
+  // With an empty `folder`, nothing is kept.
   explicit KeptDigests(std::filesystem::path folder) : folder_(std::move(folder)) {}
   DigestsByPlace find(const FileState& state) const;
-  // Adds to the digests that are kept for the file. False where they cannot be written.
+  // Adds digests to those that are kept for the file. Returns false if they cannot be written.
   bool keep(const FileState& state, const DigestsByPlace& digests) const;
   bool enabled() const { return !folder_.empty(); }
 

@@ -1,5 +1,5 @@
-// Takes any bytes for a file of kept digests: they must be refused, or read as digests that write
-// the same file again.
+// Feeds bytes as a file of kept digests: they must be refused, or parsed to digests that write the
+// same file again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -10,7 +10,7 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace forerun;
   const FileState state{.path = "/m", .device = 1, .inode = 2, .size = 3};
-  // Most inputs do not begin with the title, so each is read behind a valid one, too.
+  // Most inputs lack the title, so each input is also read behind a valid one.
   const std::string text(reinterpret_cast<const char*>(data), size);
   (void)parse_kept_digests(text, state);
   const auto digests = parse_kept_digests(write_kept_digests(state, {}) + text, state);

@@ -22,14 +22,14 @@ bool advise_pages(std::span<const std::byte> bytes, int advice) {
   const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(bytes.data()) & ~(page - 1);
   const uintptr_t end = reinterpret_cast<uintptr_t>(bytes.data() + bytes.size());
-  // Only advice: a kernel that declines changes nothing that a caller could see.
+  // This is only advice: if the kernel declines, callers see no difference.
   return madvise(reinterpret_cast<void*>(begin), end - begin, advice) == 0;
 }
 
 }  // namespace
 
 Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
-  // A FIFO would hold the process up until somebody writes into it.
+  // Opening a FIFO would block until somebody writes into it.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return failure(path, errno);
   struct stat info {};
@@ -67,8 +67,8 @@ void read_ahead_mapped_pages(std::span<const std::byte> bytes) {
   advise_pages(bytes, MADV_WILLNEED);
 }
 
-// For MADV_SEQUENTIAL Linux reads large folios, which takes a tenth of the processor time that
-// single pages take, as MADV_WILLNEED reads them.
+// With MADV_SEQUENTIAL Linux reads large folios, which takes a tenth of the CPU time of the single
+// pages that MADV_WILLNEED reads.
 void read_mapped_pages(std::span<const std::byte> bytes) {
 #if defined(MADV_POPULATE_READ)
   advise_pages(bytes, MADV_SEQUENTIAL);

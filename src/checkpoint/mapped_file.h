@@ -1,9 +1,9 @@
-// A whole file, mapped read-only. Pages are read when first touched. If another process shortens
-// the file while it is mapped, touching the lost pages raises SIGBUS, as with any mapping, or reads
-// zeros where install_sigbus_handler() was called. check() reports that, and other changes of the
-// file.
+// A whole file, mapped read-only. The system reads pages when they are first touched. If another
+// process shortens the file while it is mapped, touching the lost pages raises SIGBUS, as with any
+// mapping, or reads zeros after install_sigbus_handler(). check() reports that, and other changes
+// of the file.
 //
-// Thread rules: const methods may be called from many threads.
+// Const methods may be called from many threads.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ namespace forerun {
 
 class MappedFile {
  public:
-  // Follows symbolic links. Fails for what is not a regular file; an empty file maps to no bytes.
+  // Maps a file, following symbolic links. Fails unless it is a regular file; an empty file maps to
+  // no bytes.
   static Result<MappedFile> open(const std::filesystem::path& path);
 
   MappedFile(MappedFile&& other) noexcept
@@ -34,12 +35,12 @@ class MappedFile {
   ~MappedFile();
 
   const std::filesystem::path& path() const { return path_; }
-  // Starts at a page boundary; valid until destruction, also across moves.
+  // Returns the bytes, which start at a page boundary; valid until destruction, also across moves.
   std::span<const std::byte> bytes() const { return bytes_; }
-  // Whether everything that was read from the map so far is what the file held when it was opened.
-  // Fails with kInternal and the file's name where the file has another size, was written to, or
-  // could not be read, and from then on always; the first failure is logged, too. Costs one system
-  // call. Renaming or removing a file does not change it.
+  // Returns ok if all bytes read from the mapping so far are those that the file held when it was
+  // opened. Returns kInternal with the file's name if the file has another size, was written to, or
+  // could not be read, and from then on always; also logs the first failure. Costs one system call.
+  // Renaming or removing a file is no change.
   Status check() const { return range_->check(); }
 
  private:
@@ -47,15 +48,16 @@ class MappedFile {
       : path_(std::move(path)), bytes_(bytes), range_(range) {}
   std::filesystem::path path_;
   std::span<const std::byte> bytes_;
-  MappedRange* range_;  // null: moved away
+  MappedRange* range_;  // null after a move
 };
 
-// All act on every page that `bytes`, a part of a mapping, touches; the content stays readable.
+// Each function acts on every page that `bytes`, a part of a mapping, touches; the contents stay
+// readable.
 void drop_mapped_pages(std::span<const std::byte> bytes);
 // Asks the kernel to begin reading.
 void read_ahead_mapped_pages(std::span<const std::byte> bytes);
-// For bytes that are read once, from the first to the last, in portions: returns when the pages are
-// in memory and mapped. Where the file cannot be read, whoever touches the page will learn it.
+// Reads bytes that are needed once, from beginning to end, in portions: returns when the pages are
+// in memory and mapped. If the file cannot be read, the next access to the page fails.
 void read_mapped_pages(std::span<const std::byte> bytes);
 
 }  // namespace forerun

@@ -47,8 +47,8 @@ class MappedFileTest : public testing::Test {
   static void write(const std::filesystem::path& path, const std::string& content) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
   }
-  // Writes in place, as `cp` over the file does. Sets a time a second later, since file systems may
-  // record times coarsely.
+  // Writes in place, as `cp` over the file does. Sets a modification time one second later, since
+  // file systems may record times coarsely.
   void overwrite(const std::string& content) const {
     write(path(), content);
     timespec times[2] = {{0, UTIME_OMIT}, {time(nullptr) + 1, 0}};
@@ -80,9 +80,9 @@ TEST_F(MappedFileTest, PagesThatAreGoneReadAsZerosAndTheFileIsNamed) {
   std::vector<std::string> log;
   set_log_sink([&log](LogLevel, std::string_view line) { log.emplace_back(line); });
   MappedFile opened = open();
-  const MappedFile file = std::move(opened);  // as checkpoints move theirs
+  const MappedFile file = std::move(opened);  // checkpoints move theirs, too
   std::filesystem::resize_file(path(), kPage);
-  // Many threads read at once, as a team does.
+  // Many threads check at once, as a team does.
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&file] {
@@ -93,7 +93,7 @@ TEST_F(MappedFileTest, PagesThatAreGoneReadAsZerosAndTheFileIsNamed) {
   }
   for (std::thread& thread : threads) thread.join();
   expect_failed(file, "found 4096 bytes, it had 32768");
-  // The failure stays whatever becomes of the file, and is logged once.
+  // The failure stays whatever happens to the file later, and is logged once.
   write(path(), std::string(kBytes, 'w'));
   expect_failed(file, "found 4096 bytes, it had 32768");
   ASSERT_EQ(log.size(), 1U);
@@ -123,7 +123,7 @@ TEST_F(MappedFileTest, AFileThatIsReplacedOrRemovedIsAsItWas) {
   EXPECT_EQ(file.bytes()[kPage], std::byte{'w'});
 }
 
-// Touches a map that is not the library's, of a file that was cut.
+// Touches a mapping of a truncated file that does not belong to the library.
 void touch_a_foreign_page(const std::filesystem::path& path) {
   std::ofstream(path) << std::string(kPage, 'f');
   std::FILE* const file = std::fopen(path.c_str(), "r");
@@ -171,7 +171,7 @@ TEST_F(MappedFileDeathTest, OrEndTheProcessAsTheyWouldHave) {
         },
         testing::KilledBySignal(SIGBUS), "");
   }
-  // Signals that a process has sent.
+  // These are signals that a process has sent.
   EXPECT_EXIT(
       {
         std::signal(SIGBUS, SIG_DFL);
@@ -190,7 +190,7 @@ TEST_F(MappedFileDeathTest, OrEndTheProcessAsTheyWouldHave) {
       testing::ExitedWithCode(44), "");
 }
 
-// The memory is never touched. The window is twice the largest tensor: 20 pieces of 4 MiB.
+// The test never touches the memory. The window is twice the largest tensor: 20 pieces of 4 MiB.
 TEST(ReadAhead, StaysAtMostAWindowAheadAndKeepsTheOrder) {
   constexpr size_t kPiece = size_t{4} << 20;
   const auto memory = std::make_unique_for_overwrite<std::byte[]>(43 * kPiece);
@@ -220,7 +220,7 @@ TEST(ReadAhead, StaysAtMostAWindowAheadAndKeepsTheOrder) {
       ASSERT_EQ(pieces.size(), 20u);
     }
     ahead.done(ReadAhead::Bytes(memory.get() + 17, 5));  // not in the list
-    ahead.done(tensors[1]);                              // and so the one before it
+    ahead.done(tensors[1]);                              // finishes the one before it, too
     ASSERT_TRUE(wait_for(40));
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     {

@@ -15,7 +15,7 @@ namespace {
 std::atomic<MappedRange*> first_range{nullptr};
 std::mutex changes;  // guards the list and is_free_; the handler takes no lock
 
-// Writes to standard error with nothing but calls that a signal handler may make.
+// Writes to standard error with calls that are safe in a signal handler.
 void say(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
@@ -68,9 +68,10 @@ const MappedRange* MappedRange::find(const std::byte* address) {
 bool MappedRange::replace_unreadable(const void* address) {
   auto* const range = const_cast<MappedRange*>(find(static_cast<const std::byte*>(address)));
   if (range == nullptr) return false;
-  // The mark comes before the zeros, so that a thread that has read a zero finds the mark.
+  // Sets the mark before the zeros, so that a thread that has read a zero finds the mark.
   range->is_unreadable_ = true;
-  // The whole file is replaced: page by page, each page would cost a fault and split the map.
+  // Replaces the whole file, since replacing single pages would cost a fault each and split the
+  // mapping.
   void* const replaced = mmap(const_cast<std::byte*>(range->begin_.load()), range->bytes_.load(),
                               PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE,
                               /*fd=*/-1, 0);

@@ -1,5 +1,5 @@
-// The files that are mapped at present, in a list that a signal handler can read without a lock,
-// and whether each of them has changed since it was mapped.
+// The list of mapped files, which a signal handler can read without a lock, with the state of each:
+// whether the file has changed since it was mapped.
 #pragma once
 
 #include <atomic>
@@ -13,43 +13,44 @@
 
 namespace forerun {
 
-// One mapped file. Ranges are never freed, so that a handler may walk the list at any time; a range
-// whose file is gone is used again for a later file.
+// One mapped file. Ranges are never freed, so that a handler may walk the list at any time; the
+// range of a closed file is reused for a later one.
 class MappedRange {
  public:
-  // Takes over the descriptor `fd`, which stays open until remove(). `bytes` may be empty.
+  // Adds a mapping and takes over the descriptor `fd`, which stays open until remove(). `bytes` may
+  // be empty.
   static MappedRange* add(std::span<const std::byte> bytes, const std::string& path, int fd,
                           const timespec& written);
-  // Must be called before the map is unmapped.
+  // Removes a range; call it before the file is unmapped.
   static void remove(MappedRange* range);
-  // The range that holds `address`; null where none does. Valid until the range's file is closed.
+  // Returns the range that contains `address`, or null. Valid until the range's file is closed.
   static const MappedRange* find(const std::byte* address);
 
-  // See MappedFile::check().
+  // Implements MappedFile::check().
   Status check() const;
 
-  // Puts zeros in place of the whole file that is mapped at `address`, and marks the file as
-  // unreadable. False where no file is mapped there, or where the system refuses, which is then
-  // written to standard error. Safe in a signal handler.
+  // Replaces the whole mapped file at `address` by zeros and marks it as unreadable. Returns false
+  // if no file is mapped there, or if the system refuses, which it writes to standard error. Safe
+  // in a signal handler.
   static bool replace_unreadable(const void* address);
 
  private:
   MappedRange() = default;
-  std::string look_for_change() const;  // empty: no change
+  std::string look_for_change() const;  // empty if there is no change
 
-  std::atomic<const std::byte*> begin_{nullptr};  // null: find() skips the range
+  std::atomic<const std::byte*> begin_{nullptr};  // null makes find() skip the range
   std::atomic<size_t> bytes_{0};
-  std::atomic<bool> is_unreadable_{false};  // reading it has raised SIGBUS
-  MappedRange* next_ = nullptr;             // written before the range is in the list
+  std::atomic<bool> is_unreadable_{false};  // reading the file has raised SIGBUS
+  MappedRange* next_ = nullptr;             // set before the range is in the list
   bool is_free_ = true;                     // guarded by the list's mutex
 
   // Written only while the range is free.
   std::string path_;
   int fd_ = -1;
-  timespec written_{};  // the file's time of modification when it was mapped
+  timespec written_{};  // modification time of the file when it was mapped
   mutable std::atomic<bool> is_changed_{false};
   mutable std::mutex mutex_;    // guards change_ until is_changed_
-  mutable std::string change_;  // what check() says once the file has changed
+  mutable std::string change_;  // message of check() once the file has changed
 };
 
 }  // namespace forerun

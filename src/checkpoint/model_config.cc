@@ -15,14 +15,14 @@ namespace {
 
 constexpr int64_t kMaxConfigBytes = 16 << 20;
 
-// A family's class in transformers and the defaults that its config class gives to fields that
-// files really leave out.
+// A family's class in transformers and its config class's defaults for fields that files do leave
+// out.
 struct Family {
   const char* model_type;
   const char* architecture;
   int32_t max_position;
-  int32_t num_kv_heads;  // 0: as many as heads
-  int32_t head_dim;      // 0: hidden_size / num_heads
+  int32_t num_kv_heads;  // 0 for as many as heads
+  int32_t head_dim;      // 0 for hidden_size / num_heads
   std::optional<int32_t> bos, eos;
 };
 
@@ -68,7 +68,7 @@ const Family* read_family(FieldReader& fields) {
   return by_type != nullptr ? by_type : by_architecture;
 }
 
-// Fields under which a file of these families would compute something else.
+// Refuses fields that make files of these families compute something else.
 void refuse_other_computations(FieldReader& fields) {
   const auto refuse = [&fields](const char* field, std::string_view accepted) {
     fields.refuse(field, accepted_or_other_engines(accepted), StatusCode::kUnsupported);
@@ -188,7 +188,7 @@ void read_biases_and_norms(FieldReader& fields, ModelConfig& config) {
   config.tied_embeddings = fields.boolean("tie_word_embeddings").value_or(false);
 }
 
-// Negative ids, which some files use for "none", are dropped.
+// Drops negative ids, which some files use for "none".
 std::vector<int32_t> read_token_ids(FieldReader& fields, const char* field) {
   std::vector<int32_t> ids;
   for (const int64_t id :

@@ -1,6 +1,6 @@
-// The one description of a decoder-only transformer that every supported family is an instance of:
-// Llama 2/3/3.x, Qwen2/2.5, Qwen3, Mistral, DeepSeek-Coder, DeepSeek-R1-Distill. Families differ in
-// data, not in code.
+// The description of a decoder-only transformer for every supported family: Llama 2/3/3.x,
+// Qwen2/2.5, Qwen3, Mistral, DeepSeek-Coder, DeepSeek-R1-Distill. Families differ in data, not in
+// code.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@
 
 namespace forerun {
 
-// How positions turn into rotation angles. All lengths are in tokens.
+// The conversion of positions to RoPE angles. All lengths are in tokens.
 struct RopeScaling {
   enum class Kind : uint8_t { kNone, kLinear, kLlama3, kYarn, kFactors };
   Kind kind = Kind::kNone;
   float factor = 1.0f;
-  // kLlama3 and kYarn: the context the model was trained with before scaling.
+  // For kLlama3 and kYarn: the model's training context before scaling.
   int32_t original_max_position = 0;
   // kLlama3
   float low_freq_factor = 1.0f;
@@ -29,30 +29,32 @@ struct RopeScaling {
   // kYarn
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
-  std::optional<float> attention_factor;  // absent: derived from factor, mscale, mscale_all_dim
+  // If absent, it follows from factor, mscale and mscale_all_dim.
+  std::optional<float> attention_factor;
   std::optional<float> mscale;
   std::optional<float> mscale_all_dim;
   bool truncate = true;
-  // kFactors: what the frequency of each pair is divided by, [head_dim / 2].
+  // For kFactors: divisors of the frequency of each pair, [head_dim / 2].
   std::vector<float> pair_factors = {};
 };
 
 struct WeightLayout;  // checkpoint/layouts/weight_layout.h
 
-// How several tensors store the weight of a linear layer.
+// The way in which several tensors store the weight of a linear layer.
 struct LayerScheme {
   const WeightLayout* layout = nullptr;
-  std::vector<std::string> targets = {};  // names, patterns or "Linear"; empty: every linear layer
-  int32_t bits = 4;                       // bits of a quant: 4 or 8
-  int32_t group_size = 128;               // inputs that share a scale; -1: all; 0: floats
-  int32_t block_size = 0;                 // floats: inputs and outputs that share a scale; 0: one
-                                          // scale per tensor or output
+  // Names, patterns or "Linear"; empty for every linear layer.
+  std::vector<std::string> targets = {};
+  int32_t bits = 4;          // bits per quant: 4 or 8
+  int32_t group_size = 128;  // inputs that share a scale; -1 for all; 0 for floats
+  // For floats: inputs and outputs that share a scale; 0 for one scale per tensor or output.
+  int32_t block_size = 0;
   bool has_zeros = true;
-  bool zeros_lack_one = false;  // GPTQ: a zero point is one more than what is stored
-  bool has_order = false;       // a tensor says to which group an input belongs
+  bool zeros_lack_one = false;  // GPTQ stores zero points minus one
+  bool has_order = false;       // a tensor gives the group of each input
 };
 
-// Weight quantization of the linear layers as the checkpoint stores them.
+// The checkpoint's weight quantization of linear layers.
 struct QuantizationConfig {
   enum class Kind : uint8_t {
     kNone,
@@ -63,33 +65,34 @@ struct QuantizationConfig {
 
   // kParts
   std::vector<LayerScheme> schemes;
-  std::vector<std::string> left_out;  // layers that are plain
-  bool names_in_full = false;         // else `left_out` and targets are parts of names
+  std::vector<std::string> left_out;  // layers that stay plain
+  bool names_in_full = false;         // if false, `left_out` and targets are parts of names
 
   // kBlocks
   int32_t block_inputs = 0;     // inputs of the widest block
-  double bytes_per_weight = 0;  // bytes of a weight, on average
+  double bytes_per_weight = 0;  // average bytes per weight
 };
 
-// What makes a decoder an EAGLE-3 head: it guesses from hidden states of a target, its taps.
+// The properties of an EAGLE-3 head, which guesses from hidden states of a target, its taps.
 struct Eagle3Config {
-  // The norm of the taps in front of their projection.
+  // The norm of the taps before their projection.
   enum class NormOfTaps : uint8_t {
     kNone,
-    kTogether,  // one, over all taps side by side ("norm_before_fc")
-    kEach,      // one for each of three taps ("fc_norm")
+    kTogether,  // one over all taps, side by side ("norm_before_fc")
+    kEach,      // one per tap, for three taps ("fc_norm")
   };
 
   int32_t target_hidden_size = 0;
-  int32_t draft_vocab_size = 0;  // rows of its head; the tokens: Checkpoint::draft_tokens()
-  // Numbers of layers from the file. If there are none, taps follow layers 2, L/2 and L - 3 of L.
+  int32_t draft_vocab_size = 0;  // rows of its LM head; Checkpoint::draft_tokens() has the tokens
+  // Layer numbers from the file. If there are none, taps follow layers 2, L/2 and L - 3 of L.
   std::vector<int32_t> tap_layers;
-  // A number names the layer whose output a tap is; otherwise how many layers are in front of it.
+  // If true, a number names the layer with the tapped output; if false, it counts the layers before
+  // the tap.
   bool taps_name_outputs = false;
   NormOfTaps norm_of_taps = NormOfTaps::kNone;
   bool norm_before_residual = false;   // the residual stream starts as the normalized feature
-  bool feeds_back_normalized = false;  // its own features have gone through the final norm
-  // Otherwise it uses the target's.
+  bool feeds_back_normalized = false;  // its own features have passed the final norm
+  // If false, the head uses the target's.
   bool own_embedding = true;
   bool own_head = true;
 
@@ -103,7 +106,7 @@ struct ModelConfig {
   std::string model_type;      // "llama", "qwen2", "qwen3", "mistral"
   std::string architecture;    // "LlamaForCausalLM", ...
   DType dtype = DType::kBf16;  // kF32, kBf16 or kF16
-  // False where config.json names no dtype; Checkpoint::open() then takes the embedding's.
+  // False if config.json names no dtype; Checkpoint::open() then takes the embedding's.
   bool dtype_stated = false;
 
   int32_t num_layers = 0;
@@ -113,10 +116,11 @@ struct ModelConfig {
   int32_t num_kv_heads = 0;  // divides num_heads
   int32_t head_dim = 0;      // given, or hidden_size / num_heads
   int32_t vocab_size = 0;    // rows of the embedding; may exceed the tokenizer's
-  // Rows that carry a token, where the config names it (grown checkpoints do: "live_vocab_size").
+  // Rows that carry a token, if the config gives their number (grown checkpoints do:
+  // "live_vocab_size").
   std::optional<int32_t> live_vocab_size;
-  // Context length in tokens, scaling included: max_position_embeddings, or where it is larger
-  // max_sequence_length (linear scaling) or factor x original_max_position (YaRN), since some files
+  // Context length in tokens, including scaling: max_position_embeddings, or max_sequence_length
+  // (linear scaling) or factor x original_max_position (YaRN) if it is larger, since some files
   // keep the unscaled length in max_position_embeddings.
   int32_t max_position = 0;
 
@@ -124,7 +128,7 @@ struct ModelConfig {
   float rope_theta = 10000.0f;
   RopeScaling rope_scaling;
 
-  // Per layer: attention window in tokens, the row's own position included; 0 is unlimited.
+  // The attention window of each layer in tokens, including the row's own position; 0 is unlimited.
   std::vector<int32_t> sliding_window;  // size num_layers
 
   bool qkv_bias = false;  // Qwen2, Llama with attention_bias
@@ -135,45 +139,48 @@ struct ModelConfig {
 
   QuantizationConfig quantization;
 
-  // Set for a head alone (read_eagle3_config()). vocab_size then counts the target's tokens.
+  // Set only for an EAGLE-3 head (read_eagle3_config()). vocab_size then counts the target's
+  // tokens.
   std::optional<Eagle3Config> eagle3;
 
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
 };
 
-// The checkpoint's own sampling defaults, of generation_config.json or a GGUF file's metadata;
+// The checkpoint's own sampling defaults, from generation_config.json or a GGUF file's metadata;
 // absent fields are unset.
 struct GenerationDefaults {
   std::optional<bool> do_sample;
   SamplingOptions sampling;  // the numbers of sampling_fields.h
   std::optional<int32_t> bos_token_id;
   std::vector<int32_t> eos_token_ids;
-  // Names of a GGUF file's sampling defaults that nothing here applies.
+  // Names of a GGUF file's unsupported sampling defaults.
   std::vector<std::string> not_applied;
 };
 
 // Reads `dir`/config.json. Fails with the file, the field, what was found and what is accepted.
-// Reads both spellings of transformers 4 (rope_theta, rope_scaling, torch_dtype) and 5
+// Reads the spellings of transformers 4 (rope_theta, rope_scaling, torch_dtype) and 5
 // (rope_parameters, dtype).
 Result<ModelConfig> read_model_config(const std::filesystem::path& dir);
 
-// The same from the text of a config.json; `source` is what messages call it.
+// Parses the text of a config.json; `source` is its name in messages.
 Result<ModelConfig> parse_model_config(std::string_view text, std::string source);
 
 // Reads the config.json of an EAGLE-3 head, in the layouts of SpecForge, of vLLM and AngelSlim, and
 // of speculators, which keeps the layer in "transformer_layer_config". `own_embedding` and
 // `own_head` stay true, since only the tensors tell.
 Result<ModelConfig> read_eagle3_config(const std::filesystem::path& dir);
-// Whether the directory's config.json names an EAGLE-3 head; false where there is none to read.
+// Returns whether the directory's config.json names an EAGLE-3 head; false if there is none to
+// read.
 bool describes_eagle3(const std::filesystem::path& dir);
 Result<ModelConfig> parse_eagle3_config(std::string_view text, std::string source);
 
-// After how many of the target's layers each tap of a head is taken. kInvalidArgument, with what
-// was found and what is accepted, where the head does not fit the target: width, tokens or layers.
+// Returns the number of the target's layers before each tap of a head. Returns kInvalidArgument,
+// with what was found and what is accepted, if the head does not fit the target's width, tokens or
+// layers.
 Result<std::vector<int32_t>> fit_eagle3(const ModelConfig& head, const ModelConfig& target);
 
-// Reads `dir`/generation_config.json; everything unset where the file is absent.
+// Reads `dir`/generation_config.json; all fields are unset if the file is absent.
 Result<GenerationDefaults> read_generation_defaults(const std::filesystem::path& dir);
 
 }  // namespace forerun

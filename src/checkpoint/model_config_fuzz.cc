@@ -1,4 +1,4 @@
-// Feeds text to the config.json reader. What it accepts must keep the promises of ModelConfig.
+// Feeds text to the config.json reader. An accepted text must keep the promises of ModelConfig.
 #include <cstdint>
 #include <cstdlib>
 #include <string_view>
@@ -14,7 +14,7 @@ bool sound_schemes(const forerun::QuantizationConfig& quantization) {
   for (const forerun::LayerScheme& scheme : quantization.schemes) {
     if (scheme.layout == nullptr || (scheme.bits != 4 && scheme.bits != 8)) return false;
     if (scheme.group_size < -1 || (scheme.block_size != 0 && scheme.group_size != 0)) return false;
-    // Patterns have been read once and may be asked again.
+    // Patterns were read once and must accept further lookups.
     forerun::scheme_of(quantization, "model.layers.1.mlp.down_proj");
   }
   return true;

@@ -97,7 +97,7 @@ TEST(ModelConfig, SlidingWindowByFamily) {
   EXPECT_EQ(windows("qwen2", on + R"(9,"layer_types":["sliding_attention","full_attention",)"
                                   R"("sliding_attention","full_attention"])"),
             (Windows{16, 0, 16, 0}));
-  // Windows without a width, of another length, of an unknown kind.
+  // The windows have no width, another number of layers, or an unknown kind.
   expect_refused(minimal("qwen2", R"("layer_types":["sliding_attention","full_attention",)"
                                   R"("full_attention","full_attention"])"));
   expect_refused(minimal("qwen2", R"("layer_types":["full_attention"])"));
@@ -143,7 +143,7 @@ TEST(ModelConfig, YarnAndItsContext) {
   EXPECT_EQ(yarn.rope_scaling.beta_slow, 1.0f);
   EXPECT_FALSE(yarn.rope_scaling.truncate);
   EXPECT_EQ(yarn.max_position, 131072);
-  // Already multiplied, the factor left to the ratio.
+  // The context is already multiplied, and the factor follows from the ratio.
   const ModelConfig ratio = accepted(minimal(
       "qwen2", R"("max_position_embeddings":131072,"rope_scaling":{"type":"yarn","factor":null,)"
                R"("original_max_position_embeddings":32768})"));
@@ -173,7 +173,7 @@ struct RefusalCase {
   const char* family;
   const char* more;
   StatusCode code;
-  const char* parts[3];  // parts of the message
+  const char* parts[3];  // of the message
 };
 
 constexpr const char* kWaysOut[] = {"may run it", "save_pretrained(OUT)", "take the original",
@@ -189,7 +189,7 @@ void expect_refused(std::span<const RefusalCase> cases) {
           << status.message() << "\n lacks " << part;
     }
     if (test.code != StatusCode::kUnsupported) continue;
-    // What cannot be read says what to do.
+    // Each refusal of an unsupported format gives advice.
     EXPECT_TRUE(std::any_of(std::begin(kWaysOut), std::end(kWaysOut), [&](const char* way_out) {
       return status.message().find(way_out) != std::string::npos;
     })) << status.message();
@@ -470,7 +470,7 @@ TEST(GenerationDefaults, ReadsWhatIsThere) {
   EXPECT_EQ(defaults->sampling.top_k, -1);
   EXPECT_EQ(defaults->sampling.min_p, std::nullopt);
   EXPECT_EQ(defaults->sampling.repetition_penalty, 1.05f);
-  EXPECT_EQ(defaults->sampling.presence_penalty, std::nullopt);  // not a checkpoint's to set
+  EXPECT_EQ(defaults->sampling.presence_penalty, std::nullopt);  // a checkpoint must not set it
   EXPECT_EQ(defaults->bos_token_id, 1);
   EXPECT_EQ(defaults->eos_token_ids, (std::vector<int32_t>{7, 8}));
   ASSERT_TRUE(write_text(dir.path() / "generation_config.json", R"({"temperature":-1})").ok());

@@ -12,7 +12,7 @@ struct ModuleRow {
   bool in_layer;
   ShardAxis axis;
   bool divides_inputs;
-  std::array<std::string_view, 2> names;  // by ModuleNaming; within a layer: behind its prefix
+  std::array<std::string_view, 2> names;  // by ModuleNaming; without the prefix of a layer
 };
 
 constexpr std::array<std::string_view, 2> kLayerPrefixes = {"model.layers.", "blk."};
@@ -137,7 +137,7 @@ std::string_view name_in(const ModuleRow& row, ModuleNaming naming) {
   return row.names[static_cast<size_t>(naming)];
 }
 
-// The width of a module's outputs, or of a norm.
+// Returns the width of a module's outputs, or of a norm.
 int64_t out_of(ModuleKind kind, const ModelConfig& config) {
   switch (kind) {
     case ModuleKind::kEmbedding:
@@ -239,7 +239,7 @@ Module make_module(const ModuleRow& row, int32_t layer, const ModelConfig& confi
           .divides_inputs = row.divides_inputs};
 }
 
-// What is left of `text` behind `prefix` and a dot.
+// Returns the rest of `text` behind `prefix` and a dot.
 std::optional<std::string_view> behind(std::string_view text, std::string_view prefix) {
   if (!text.starts_with(prefix) || text.substr(prefix.size(), 1) != ".") return std::nullopt;
   return text.substr(prefix.size() + 1);

@@ -1,8 +1,8 @@
-// The modules of a decoder: what each is, its shape, how devices divide it, and its name in every
-// file format. Checks, loaders, shards, memory plans, the roofline and `forerun inspect` walk this
-// list; a module's name is spelled nowhere else.
+// The modules of a decoder: the kind of each, its shape, its division among devices, and its name
+// in every file format. Checks, loaders, shards, memory plans, the roofline and `forerun inspect`
+// use this list; no other code spells a module's name.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace forerun {
 
 enum class ModuleKind : uint8_t {
   kEmbedding,
-  kTapNorms,  // in an EAGLE-3 head, like the next two: the norm of all taps side by side
+  kTapNorms,  // only in an EAGLE-3 head, like the next two: the norm of all taps side by side
   kTapNormLow,
   kTapNormMiddle,
   kTapNormHigh,
@@ -38,15 +38,15 @@ enum class ModuleKind : uint8_t {
   kHead,
 };
 
-// What a module does with a row.
+// The operation of a module on a row.
 enum class ModuleType : uint8_t { kEmbedding, kNorm, kLinear, kHead };
 
-// What the devices of a group divide a module by; kWhole: each has all of it.
+// The axis along which a group's devices divide a module; with kWhole each has all of it.
 enum class ShardAxis : uint8_t { kWhole, kHeads, kKvHeads, kMlp, kVocab };
 
 struct ModuleId {
   ModuleKind kind;
-  int32_t layer = -1;  // -1: the module belongs to no layer
+  int32_t layer = -1;  // -1 for a module outside the layers
   bool operator==(const ModuleId&) const = default;
 };
 
@@ -57,31 +57,32 @@ struct Module {
   int64_t in;           // columns of the weight; 0 for a norm, whose weight has one dimension
   bool has_bias;        // [out]
   ShardAxis axis;       // divides the outputs, or
-  bool divides_inputs;  // the inputs: devices add up their outputs
+  bool divides_inputs;  // divides the inputs: devices add up their outputs
 
-  // [out][in], or [out] for a norm: the shape of an unquantized weight.
+  // Returns [out][in], or [out] for a norm: the shape of an unquantized weight.
   std::vector<int64_t> shape() const;
 };
 
-// Embedding first, then what a head makes of taps, the layers in order, final norm, head (absent
-// where it is tied). An EAGLE-3 head has neither embedding nor head where it uses the target's.
+// Returns the embedding, the tap modules of an EAGLE-3 head, the layers in order, the final norm,
+// and the head (absent if tied). An EAGLE-3 head has neither embedding nor LM head if it uses the
+// target's.
 std::vector<Module> decoder_modules(const ModelConfig& config);
 
-// The bytes of a weight of a module that has a scheme: its quant and its share of a 32-bit scale
-// and zero. 0 where it has none.
+// Returns the average bytes per weight of a module with a scheme: its quant and its share of a
+// 32-bit scale and zero. Returns 0 for a module without one.
 double bytes_per_weight(const QuantizationConfig& quantization, const Module& module);
 
 enum class ModuleNaming : uint8_t { kHuggingFace, kGguf };
 
-// "model.layers.3.self_attn.q_proj" or "blk.3.attn_q".
+// Returns "model.layers.3.self_attn.q_proj" or "blk.3.attn_q".
 std::string module_name(ModuleId id, ModuleNaming naming);
 
-// Names of a module's tensors in Hugging Face's files.
+// Return the names of a module's tensors in Hugging Face's files.
 std::string weight_name(ModuleId id);
 std::string bias_name(ModuleId id);
 
-// The module that a tensor belongs to, and what is left of its name: "weight" of
-// "blk.3.attn_q.weight". Nothing where the naming has no such module.
+// The module of a tensor, and the rest of the tensor's name: "weight" of "blk.3.attn_q.weight".
+// Nothing if the naming has no such module.
 struct NamedPart {
   ModuleId id;
   std::string_view part;

@@ -27,7 +27,7 @@ struct OldFile {
 constexpr OldFile kOldFiles[] = {{"quantize_config.json", read_gptq_fields},
                                  {"quant_config.json", read_awq_fields}};
 
-// Fields that decide how weights are decoded, in both spellings where there are two.
+// Fields that determine how weights are decoded, with a second spelling if there is one.
 constexpr const char* kFields[][2] = {
     {"quant_method", nullptr},
     {"bits", "w_bit"},
@@ -39,7 +39,7 @@ constexpr const char* kFields[][2] = {
     {"checkpoint_format", nullptr},
 };
 
-// A field's name and its value as JSON in lower case.
+// Returns a field's name and its value as JSON in lower case.
 std::optional<std::pair<std::string, std::string>> stated(const FieldReader& fields,
                                                           const char* const (&spellings)[2]) {
   for (const char* const name : spellings) {
@@ -49,8 +49,8 @@ std::optional<std::pair<std::string, std::string>> stated(const FieldReader& fie
   return std::nullopt;
 }
 
-// config.json is the one that counts, as in transformers; a file that says something else was left
-// by another quantization, or the weights were.
+// Compares the file with config.json, which takes precedence, as in transformers. If they differ,
+// the file or the weights belong to another quantization.
 Status compare_with_config(const std::filesystem::path& dir) {
   const auto config = JsonDocument::read(dir / "config.json", int64_t{16} << 20);
   if (!config.ok()) return config.status();

@@ -1,6 +1,6 @@
-// Files beside config.json in which quantizers before transformers 4.35 described their work.
+// Files beside config.json in which quantizers for transformers before 4.35 described their work.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <filesystem>
@@ -10,9 +10,9 @@
 
 namespace forerun {
 
-// Where config.json has no quantization, sets it from quantize_config.json (GPTQ) or
-// quant_config.json (AWQ). Where it has one, fails if these files say something else of the same
-// field. kUnsupported for the description of a method that is not read.
+// Sets the quantization from quantize_config.json (GPTQ) or quant_config.json (AWQ) if config.json
+// has none. If it has one, fails if these files contradict it. Returns kUnsupported for the
+// description of an unsupported method.
 Status read_old_quantization(const std::filesystem::path& dir, ModelConfig& config);
 
 }  // namespace forerun

@@ -5,7 +5,7 @@ namespace {
 
 constexpr const char* kOtherEngines = "transformers, vLLM or llama.cpp may run it";
 
-// Families that compute what Llama computes, with other names of tensors, and who renames them.
+// Families that compute the same as Llama with other tensor names, and the tool that renames them.
 struct Conversion {
   std::string_view architecture;
   const char* with;

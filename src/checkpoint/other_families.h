@@ -1,4 +1,4 @@
-// Advice for checkpoints of model families that Forerun does not run.
+// Advice for checkpoints of unsupported model families.
 #pragma once
 
 #include <string>
@@ -6,11 +6,11 @@
 
 namespace forerun {
 
-// Says how to convert a checkpoint of this architecture (config.json's name) to an accepted family,
-// or that it cannot be converted.
+// Returns how to convert a checkpoint of this architecture (config.json's name) to an accepted
+// family, or that this is impossible.
 std::string way_out_for_architecture(std::string_view architecture);
 
-// `accepted` with what to do, for fields under which a model of an accepted family computes
+// Returns `accepted` with advice, for fields that make a model of an accepted family compute
 // something else.
 std::string accepted_or_other_engines(std::string_view accepted);
 

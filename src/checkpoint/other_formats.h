@@ -1,4 +1,4 @@
-// Error messages for weights in formats that Forerun does not read. Internal to checkpoint/.
+// Error messages for weights in unsupported formats. Internal to checkpoint/.
 #pragma once
 
 #include <filesystem>
@@ -10,8 +10,8 @@ namespace forerun {
 // Refuses a path that is a file; the message names its format and a tool that converts it.
 Status refuse_file(const std::filesystem::path& file);
 
-// Refuses a directory without model.safetensors and its index; the message names the weight files
-// that it has instead.
+// Refuses a directory without model.safetensors and its index; the message names its other weight
+// files.
 Status refuse_weights_of(const std::filesystem::path& dir);
 
 }  // namespace forerun

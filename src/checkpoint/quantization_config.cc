@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-// A value of quant_method and the reader of the rest.
+// A value of quant_method and the reader of the other fields.
 struct Method {
   const char* name;
   void (*read)(FieldReader&, QuantizationConfig&);
@@ -32,7 +32,7 @@ std::string accepted_methods() {
 
 std::string method_of(FieldReader& quantization) {
   if (const auto method = quantization.string("quant_method")) return lower_case(*method);
-  // Files older than quant_method.
+  // These files are older than quant_method.
   if (quantization.has("load_in_4bit") || quantization.has("load_in_8bit")) return "bitsandbytes";
   if (quantization.has("desc_act")) return "gptq";
   if (quantization.has("config_groups")) return "compressed-tensors";
@@ -67,7 +67,7 @@ void read_quantization(FieldReader& fields, ModelConfig& config) {
                            name.empty() ? "nothing that names a method" : in_quotes(name));
       continue;
     }
-    config.quantization = {};  // a file that has both fields says the same twice
+    config.quantization = {};  // a file with both fields says the same twice
     method->read(*quantization, config.quantization);
     config.quantization.kind = QuantizationConfig::Kind::kParts;
   }

@@ -1,9 +1,9 @@
-// Reads mapped tensors from their files ahead of a thread that converts one after the other, so
-// that the disk works while it does.
+// A reader of mapped tensors that runs ahead of a thread which converts them one by one, so that
+// the disk and the conversion work at the same time.
 //
-// A thread of its own reads the tensors in their order, a few megabytes at a time, and stays at
-// most `window_bytes` (or twice the largest tensor, where that is more) ahead of the end of the
-// last tensor that is done. Pages that are in memory already cost little.
+// Its own thread reads the tensors in order, a few megabytes at a time, and stays at most
+// `window_bytes` (or twice the largest tensor, if that is more) ahead of the end of the last
+// finished tensor. Pages that are in memory already cost little.
 #pragma once
 
 #include <condition_variable>
@@ -21,16 +21,16 @@ class ReadAhead {
  public:
   using Bytes = std::span<const std::byte>;
 
-  // `tensors`: parts of mapped files, which must outlive this. `read` is called on the thread for
-  // one piece of a tensor after the other.
+  // `tensors` are parts of mapped files, which must outlive this object. The thread calls `read`
+  // with the consecutive pieces of each tensor.
   ReadAhead(std::vector<Bytes> tensors, int64_t window_bytes, std::function<void(Bytes)> read);
-  // Waits for the piece that is being read.
+  // Waits for the piece in progress.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // The tensor and all before it are done. One that is not in the list changes nothing. Called by
-  // one thread.
+  // Notes that the tensor and all before it are finished. A tensor that is not in the list changes
+  // nothing. Only one thread may call it.
   void done(Bytes tensor);
 
  private:
@@ -39,12 +39,12 @@ class ReadAhead {
   const std::vector<Bytes> tensors_;
   const std::function<void(Bytes)> read_;
   int64_t window_bytes_;
-  size_t next_ = 0;  // the first tensor that is not done
+  size_t next_ = 0;  // first unfinished tensor
   std::mutex mutex_;
   std::condition_variable changed_;
   int64_t done_bytes_ = 0;  // guarded by mutex_
   bool stopped_ = false;    // guarded by mutex_
-  std::thread thread_;      // last: it uses the members above
+  std::thread thread_;      // the last member, because it uses the others
 };
 
 }  // namespace forerun

@@ -1,6 +1,6 @@
-// Rotary embedding in config.json. transformers 4 writes rope_theta beside rope_scaling (null or an
-// object), transformers 5 one object rope_parameters with rope_theta inside; files exist that carry
-// both. Scaling kinds are called "rope_type", in older files "type".
+// Reads RoPE from config.json. transformers 4 writes rope_theta beside rope_scaling (null or an
+// object), transformers 5 one object rope_parameters with rope_theta inside; some files have both.
+// The kind of scaling is "rope_type", in older files "type".
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -138,7 +138,7 @@ void read_rope(FieldReader& fields, ModelConfig& config) {
        from_parameters.original_max_position != from_scaling.original_max_position)) {
     fields.refuse("rope_scaling", "the same scaling as in rope_parameters");
   }
-  // transformers prefers rope_scaling where both are there.
+  // transformers prefers rope_scaling if both exist.
   config.rope_scaling = scaling ? from_scaling : from_parameters;
   extend_context(fields, config);
 }

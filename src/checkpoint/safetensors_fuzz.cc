@@ -1,5 +1,5 @@
-// Feeds bytes to the safetensors header parser. What it accepts must keep its promises: offsets
-// inside the file, in order, of the size that shape and dtype say.
+// Feeds bytes to the safetensors header parser. An accepted header must keep its promises: offsets
+// lie inside the file, in order, with the size of their shape and dtype.
 #include <cstdint>
 #include <cstdlib>
 #include <span>

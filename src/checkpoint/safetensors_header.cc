@@ -41,7 +41,8 @@ const FormatDType* find_dtype(std::string_view name) {
 
 std::string tensor_label(std::string_view name) { return "tensor " + in_quotes(name); }
 
-// Walks the JSON without building it: a hostile header may be 100 MB long. The grammar is
+// A handler that walks the JSON without building it, since a hostile header may be 100 MB long. The
+// grammar is
 //   { NAME: {"dtype": STRING, "shape": [N...], "data_offsets": [N, N]}, ...,
 //     "__metadata__": {STRING: STRING} }
 class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
@@ -134,7 +135,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   bool key(string_t& value) override {
     if (state_ == State::kTop) return top_key(value);
     if (state_ == State::kMetadata) return true;
-    // Only tensors are left.
+    // All other keys belong to tensors.
     if (value == "dtype" && !std::exchange(has_dtype_, true)) {
       state_ = State::kDTypeValue;
     } else if (value == "shape" && !std::exchange(has_shape_, true)) {

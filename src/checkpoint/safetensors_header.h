@@ -1,7 +1,8 @@
 // The header of a safetensors file: an 8-byte little-endian length, that many bytes of JSON, then
-// the tensors' bytes without a gap. Strict: what the format's reference reader refuses is refused.
+// the tensors' bytes without a gap. The parser refuses whatever the format's reference reader
+// refuses.
 //
-// Thread rules: pure function.
+// The function is pure.
 #pragma once
 
 #include <cstddef>
@@ -18,20 +19,20 @@ namespace forerun {
 
 struct SafetensorsEntry {
   std::string name;
-  std::string dtype_name;      // as the file spells it, e.g. "BF16"
-  std::optional<DType> dtype;  // unset for the formats that Forerun has no type for, e.g. "F64"
-  std::vector<int64_t> shape;  // extents >= 0; empty is a scalar
+  std::string dtype_name;      // the file's spelling, e.g. "BF16"
+  std::optional<DType> dtype;  // unset for formats without a DType, e.g. "F64"
+  std::vector<int64_t> shape;  // extents >= 0; empty for a scalar
   uint64_t begin = 0;          // offsets within the file, in bytes
   uint64_t end = 0;
 };
 
 inline constexpr uint64_t kMaxSafetensorsHeaderBytes = 100'000'000;
 
-// `prefix` holds at least the length and the header (the whole file will do; with fewer bytes the
-// file counts as truncated); `file_bytes` is the size of the whole file. Returns the entries in the
-// order of their offsets. Refused (kCorrupt): a length beyond the file or the limit, bad JSON,
-// repeated names, unknown keys, shapes whose size disagrees with the offsets or overflows, gaps,
-// overlaps, a file that is longer or shorter than its tensors. The message does not name the file.
+// Returns the entries in the order of their offsets. `prefix` holds at least the length and the
+// header (with fewer bytes the file counts as truncated); `file_bytes` is the size of the whole
+// file. Returns kCorrupt for a length beyond the file or the limit, bad JSON, repeated names,
+// unknown keys, shapes that overflow or contradict the offsets, gaps, overlaps, and a file that is
+// longer or shorter than its tensors. The message does not name the file.
 Result<std::vector<SafetensorsEntry>> parse_safetensors_header(std::span<const std::byte> prefix,
                                                                uint64_t file_bytes);
 

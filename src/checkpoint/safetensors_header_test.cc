@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// A file's bytes: length, header, `data_bytes` zeros.
+// Returns a file's bytes: length, header, `data_bytes` zeros.
 std::string file_of(const std::string& header, size_t data_bytes) {
   std::string file(8, '\0');
   const uint64_t length = header.size();

@@ -35,7 +35,8 @@ std::string shard_name(size_t shard_idx, size_t num_shards) {
   return name;
 }
 
-// The length of the JSON, then the JSON, padded with spaces so that the tensors are aligned.
+// Returns the length of the JSON, then the JSON, padded with spaces so that the tensors are
+// aligned.
 std::string header_of(const ordered_json& entries) {
   std::string text = entries.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -1,7 +1,7 @@
-// Where tensors lie in safetensors files: one file, or shards with an index, as transformers writes
-// them.
+// The layout of tensors in safetensors files: one file, or shards with an index, as transformers
+// writes them.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -21,16 +21,16 @@ struct SafetensorsTensor {
 
 struct SafetensorsFile {
   std::string name;    // "model.safetensors" or "model-00001-of-00003.safetensors"
-  std::string header;  // what the file begins with; a multiple of 8 bytes
+  std::string header;  // first bytes of the file; a multiple of 8 bytes
   uint64_t bytes = 0;  // bytes of the whole file
 };
 
 struct SafetensorsLayout {
   std::vector<SafetensorsFile> files;
-  // For each tensor: the index of its file, and the offset of its first byte there.
+  // The index of each tensor's file, and the offset of its first byte there.
   std::vector<size_t> file_of;
   std::vector<uint64_t> offset_of;
-  std::string index;  // text of model.safetensors.index.json; empty where there is one file
+  std::string index;  // text of model.safetensors.index.json; empty for a single file
 };
 
 // Fills one file after the other, each with at most `max_file_bytes` of tensors, or one tensor.

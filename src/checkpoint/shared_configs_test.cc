@@ -1,4 +1,5 @@
-// Every published config.json beside the repository is read, or refused for the reason given here.
+// Checks that every published config.json beside the repository is read, or refused for the reason
+// given here.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,7 +20,7 @@ std::string text_of(const std::filesystem::path& file) {
   return text.str();
 }
 
-// The refused files and a text that the message must contain; all other files are accepted.
+// The refused files with a text of each message; all other files are accepted.
 const std::map<std::string, std::string> kRefused = {
     {"Mixtral-8x7B-v0.1.config.json", "MixtralForCausalLM"},
     {"deepseek.config.json", "DeepseekForCausalLM"},
@@ -74,7 +75,7 @@ TEST_F(SharedConfigs, ValuesOfSomeThatDiffer) {
   EXPECT_EQ(llama.rope_scaling.kind, RopeScaling::Kind::kLlama3);
   EXPECT_EQ(llama.eos_token_ids, (std::vector<int32_t>{128001, 128008, 128009}));
 
-  // Linear scaling: already in the context of one, named beside it by the other.
+  // One file gives the scaled context; the other gives linear scaling beside the context.
   const ModelConfig deepseek = read("other/deepseek-coder-6.7b.from-gguf.config.json");
   EXPECT_EQ(deepseek.rope_scaling.kind, RopeScaling::Kind::kLinear);
   EXPECT_EQ(deepseek.max_position, 16384);

@@ -15,8 +15,8 @@ namespace {
 
 using Facts = std::vector<std::pair<std::string, std::string>>;
 
-// Values longer than this many characters are given by their digest; objects of more members count
-// as one value, since a vocabulary is not a list of fields.
+// A digest replaces values with more than this many characters; larger objects count as one value,
+// since a vocabulary is not a list of fields.
 constexpr size_t kLongestValue = 100;
 constexpr size_t kMaxMembers = 64;
 

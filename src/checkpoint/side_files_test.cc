@@ -44,7 +44,7 @@ TEST_F(SideFiles, DoNotTellSpacesAndOrder) {
   EXPECT_EQ(facts(), facts_before);
 }
 
-// Two long values differ by their digests, wherever the difference lies.
+// Two long values must have different digests, wherever they differ.
 TEST_F(SideFiles, TellLongValuesByDigest) {
   std::string members;
   for (int idx = 0; idx < 100; ++idx) {

@@ -15,14 +15,14 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   if ((action_before.sa_flags & SA_SIGINFO) != 0) {
     return action_before.sa_sigaction(signal, info, context);
   }
-  const bool is_fault = info->si_code > 0;  // otherwise a process has sent the signal
+  const bool is_fault = info->si_code > 0;  // if false, a process has sent the signal
   if (action_before.sa_handler == SIG_IGN && !is_fault) return;
   if (action_before.sa_handler != SIG_IGN && action_before.sa_handler != SIG_DFL) {
     return action_before.sa_handler(signal);
   }
-  // A fault repeats as soon as this handler returns, and then ends the process where it happened. A
-  // signal that was sent does not repeat, so it is raised again; it is delivered when this handler
-  // returns.
+  // A fault repeats as soon as this handler returns, and then ends the process at the faulting
+  // instruction. A sent signal does not repeat, so the handler raises it again; it is delivered
+  // when the handler returns.
   std::signal(signal, SIG_DFL);
   if (!is_fault) raise(signal);
 }

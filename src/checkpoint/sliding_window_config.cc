@@ -1,6 +1,6 @@
-// Which layers see only a window of the latest positions. Mistral: all of them, unless
-// sliding_window is null; absent means its class's 4096. Qwen2 and Qwen3: none unless
-// use_sliding_window, then those from max_window_layers on, or those that layer_types names.
+// Reads the layers' attention windows. Mistral: all layers have one, unless sliding_window is null;
+// absent means its class's 4096. Qwen2 and Qwen3: none unless use_sliding_window is set, then the
+// layers from max_window_layers on, or those in layer_types.
 #include <string>
 
 #include "base/printable.h"
@@ -53,7 +53,7 @@ void read_sliding_window(FieldReader& fields, ModelConfig& config) {
       fields.refuse("layer_types", "\"full_attention\", since the file sets no sliding window",
                     StatusCode::kInvalidArgument, found);
     } else if (!is_qwen && (type == "sliding_attention") != (window != 0)) {
-      // transformers' Mistral has one mask for all layers and does not look at this field.
+      // transformers' Mistral has one mask for all layers and ignores this field.
       fields.refuse(
           "layer_types",
           accepted_or_other_engines("\"sliding_attention\" throughout, as sliding_window says"),

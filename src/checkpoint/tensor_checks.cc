@@ -25,8 +25,8 @@ Status disagreement(std::string_view name, const std::string& found, const std::
   return Status(StatusCode::kCorrupt, label(name) + ": found " + found + "; accepted: " + accepted);
 }
 
-// Tensors that other tools leave in files and that mean nothing here: tables that are computed
-// anew, masks, and scales of a quantized cache.
+// Returns whether a tensor is one that other tools leave in files and that has no meaning here:
+// computed tables, masks, and scales of a quantized cache.
 bool is_ignorable(std::string_view name) {
   for (const std::string_view suffix :
        {".rotary_emb.inv_freq", ".rotary_emb.cos_cached", ".rotary_emb.sin_cached", ".masked_bias",
@@ -36,7 +36,7 @@ bool is_ignorable(std::string_view name) {
   return false;
 }
 
-// What a tensor may be stored as.
+// Returns the accepted formats of a tensor.
 std::string accepted_formats(const TensorTable& table, bool is_matrix, std::string_view found) {
   std::string formats = "f32, bf16 or f16";
   if (!table.is_gguf()) {
@@ -50,7 +50,7 @@ std::string accepted_formats(const TensorTable& table, bool is_matrix, std::stri
   return formats + "; " + way_out_for_ggml_type(found);
 }
 
-// An element of an i64 or i32 tensor.
+// Returns an element of an i64 or i32 tensor.
 int64_t integer_at(const RawTensor& tensor, int64_t index) {
   const auto read = [&](auto value) {
     std::memcpy(&value, tensor.bytes.data() + static_cast<size_t>(index) * sizeof value,
@@ -94,13 +94,13 @@ class Checker {
     return check_plain(module, weight_name(module.id), module.shape());
   }
 
-  // Null: config.json gives the module no quantization.
+  // Returns null if config.json does not quantize the module.
   const LayerScheme* scheme_for(const Module& module, const std::string& name) const {
     return is_matrix(module) ? scheme_of(config_.quantization, name) : nullptr;
   }
 
-  // A layer may be stored plain only if config.json leaves it out; otherwise the description was
-  // copied from somewhere else. An LM head may always be plain.
+  // Checks that config.json leaves out a layer that is stored plain; otherwise its description
+  // belongs to another checkpoint. An LM head may always be plain.
   Status check_may_be_plain(const Module& module, const std::string& name,
                             const LayerScheme& scheme) const {
     const RawTensor* tensor = table_.find(weight_name(module.id));
@@ -118,7 +118,7 @@ class Checker {
                                                "quantization_config"));
   }
 
-  // "NAME.qweight", or "NAME.weight in f8_e4m3".
+  // Returns "NAME.qweight", or "NAME.weight in f8_e4m3".
   static std::string main_part(const std::string& name, const LayerScheme& scheme) {
     const LayoutPart& part = scheme.layout->parts.front();
     std::string text = name + std::string(part.suffix);
@@ -170,7 +170,7 @@ class Checker {
     return module.has_bias ? Status() : check_no_bias(module);
   }
 
-  // AutoGPTQ gives every layer a bias, of zeros where the model has none.
+  // Accepts a bias of zeros: AutoGPTQ writes one for every layer, even if the model has none.
   Status check_no_bias(const Module& module) {
     const RawTensor* const bias = table_.find(bias_name(module.id));
     if (bias == nullptr || !is_float(bias->dtype)) return Status();
@@ -211,7 +211,7 @@ class Checker {
                                              label(table_.spelling(name)) + ": not found" + hint);
   }
 
-  // "; the layer has .weight_packed in i32, .weight_scale in bf16", or "".
+  // Returns "; the layer has .weight_packed in i32, .weight_scale in bf16", or "".
   std::string parts_of_layer(const std::string& layer) const {
     std::string parts;
     for (const RawTensor& tensor : table_.tensors()) {
@@ -236,13 +236,13 @@ class Checker {
     return Status();
   }
 
-  // Whether a tensor that is no module's is read elsewhere or means nothing.
+  // Returns whether a tensor outside of modules is read elsewhere or has no meaning.
   bool has_other_use(std::string_view name) const {
     if (is_ignorable(name)) return true;
     if (table_.is_gguf() && name == kGgufRopeFactors) return true;
-    // t2d says the same as d2t, from the target's side.
+    // t2d has the same mapping as d2t, from the target's side.
     if (config_.eagle3) return name == "d2t" || name == "t2d";
-    // A tied head is written once more by some tools; another than the embedding is used.
+    // Some tools write a tied head a second time; one that differs from the embedding is used.
     return config_.tied_embeddings && !table_.is_gguf() && name == weight_name({ModuleKind::kHead});
   }
 
@@ -308,7 +308,7 @@ Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table,
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t value = integer_at(*tensor, row);
     const int64_t from = table.is_gguf() ? 0 : row;
-    // Compared before it is added, since the sum may overflow.
+    // Compares before adding, since the sum may overflow.
     const bool fits = value >= -from && value < config.vocab_size - from;
     if (!fits || taken[static_cast<size_t>(from + value)]) {
       return refuse("row " + std::to_string(row) + " and " + std::to_string(value) +
@@ -320,7 +320,7 @@ Result<std::vector<int32_t>> read_draft_tokens(const TensorTable& table,
     tokens.push_back(static_cast<int32_t>(from + value));
   }
   const bool same = tokens.back() == rows - 1 && std::is_sorted(tokens.begin(), tokens.end());
-  if (same) tokens.clear();  // every row has its own number
+  if (same) tokens.clear();  // each row's number is its token
   return tokens;
 }
 

@@ -75,13 +75,13 @@ struct OpenedFile {
 };
 
 struct Block {
-  size_t tensor = 0;  // an index among the tensors that must be read
+  size_t tensor = 0;  // index among the tensors to read
   const OpenFile* file = nullptr;
   int64_t offset = 0;
   int64_t size = 0;
 };
 
-// Reads and digests blocks on several threads. run() returns the first failure of any thread.
+// A reader that digests blocks on several threads. run() returns the first failure of any thread.
 class BlockReader {
  public:
   explicit BlockReader(const std::vector<Block>& blocks)
@@ -122,7 +122,7 @@ class BlockReader {
   std::vector<std::string> digests_;
   std::atomic<size_t> next_{0};
   std::atomic<bool> failed_{false};
-  std::unique_ptr<Status> failure_;  // failure of the thread that failed first
+  std::unique_ptr<Status> failure_;  // of the thread that failed first
 };
 
 std::string joined_digest(const std::vector<std::string>& of_blocks) {
@@ -150,8 +150,8 @@ Result<OpenedFile*> open_once(const std::filesystem::path& path, const KeptDiges
   return file.get();
 }
 
-// Keeps the digests that were made, for later starts. Skips a file that changed while it was read,
-// or just before: its next change might carry the same time.
+// Keeps new digests for later starts. Skips a file that changed during reading, or just before: its
+// next change might have the same time.
 void keep_all(const KeptDigests& kept, const Files& files) {
   bool good = true;
   for (const auto& [path, file] : files) {

@@ -59,7 +59,7 @@ void flip_bit(const std::filesystem::path& file, int64_t offset) {
   out.put(byte);
 }
 
-// Gives the file times so old that kept digests take it for settled.
+// Sets the file's times so far back that kept digests count it as settled.
 void make_old(const std::filesystem::path& file) {
   const timespec old[2] = {{.tv_sec = 1000000000, .tv_nsec = 0},
                            {.tv_sec = 1000000000, .tv_nsec = 0}};
@@ -73,7 +73,7 @@ class TensorDigestsTest : public ::testing::Test {
     EXPECT_TRUE(write_toy_checkpoint(dir, spec).ok());
     return dir;
   }
-  // The embedding and the head take more than one block.
+  // Returns a spec with an embedding and a head of more than one block.
   static ToySpec large() {
     ToySpec spec;
     spec.num_layers = 1;
@@ -126,7 +126,7 @@ TEST_F(TensorDigestsTest, AreKeptUntilTheFileChanges) {
   const Made first = digests(dir, options);
   EXPECT_GT(first.read_bytes, 0);
 
-  // Keeps what digest_tensors() would keep two seconds later.
+  // Keeps the digests that digest_tensors() would keep two seconds later.
   FileState state;
   {
     const int descriptor = open(file.c_str(), O_RDONLY | O_CLOEXEC);
@@ -143,7 +143,7 @@ TEST_F(TensorDigestsTest, AreKeptUntilTheFileChanges) {
   EXPECT_EQ(second.read_bytes, 0);
   EXPECT_EQ(second.digests, first.digests);
 
-  // Size and mtime are as they were, but the change is noticed.
+  // Size and mtime are unchanged, but the change must be noticed.
   make_old(file);
   EXPECT_GT(digests(dir, options).read_bytes, 0);
   flip_bit(file, checkpoint.offset_of(checkpoint.tensors()[0]));

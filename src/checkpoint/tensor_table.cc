@@ -17,15 +17,15 @@ namespace forerun {
 namespace {
 
 constexpr std::string_view kPrefix = "model.";
-// What EAGLE-3 heads call their first layer.
+// EAGLE-3 heads have another name for their first layer.
 constexpr std::string_view kFirstLayer = "model.layers.0.";
 constexpr std::string_view kMidlayer = "midlayer.";
 constexpr int64_t kMaxIndexBytes = 100'000'000;
 
 using ShardMap = std::map<std::string, std::vector<std::string>>;  // shard to tensor names
 
-// A shard lies in the directory itself or below it; symbolic links may lead elsewhere, as they do
-// in the Hugging Face cache.
+// Returns whether a shard lies in the directory itself or below it; symbolic links may lead
+// elsewhere, as they do in the Hugging Face cache.
 bool stays_inside(const std::string& shard) {
   const std::filesystem::path path(shard);
   if (shard.empty() || path.has_root_path() || shard.find('\0') != shard.npos) return false;
@@ -64,8 +64,8 @@ Result<TensorTable> TensorTable::open(const std::filesystem::path& dir) {
   std::error_code error;
   table.main_file_ = dir / "model.safetensors";
   const std::filesystem::path index = dir / "model.safetensors.index.json";
-  // An index says which files make up the model; a model.safetensors beside it may belong to
-  // another model, so it is read only where the index names it.
+  // An index lists the files of the model. A model.safetensors beside it may belong to another
+  // model, so it is read only if the index names it.
   if (std::filesystem::exists(index, error)) {
     const std::filesystem::path whole = std::exchange(table.main_file_, index);
     FORERUN_ASSIGN_OR_RETURN(const ShardMap shards, read_index(index));
@@ -153,7 +153,7 @@ void TensorTable::finish() {
   }
   sort_tensors();
   const std::string embedding = weight_name({ModuleKind::kEmbedding});
-  // A head may have no embedding, but has a projection of taps.
+  // An EAGLE-3 head may have no embedding, but has a projection of taps.
   bare_names_ =
       find(embedding) == nullptr &&
       (find_spelled(embedding.substr(kPrefix.size())) != nullptr || any_begins_with("fc."));

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// The part of a spec that the writer and decoder_modules() need.
+// Returns the part of a spec that the writer and decoder_modules() need.
 ModelConfig describe(const ToySpec& spec) {
   ModelConfig config;
   config.num_layers = spec.num_layers;
@@ -39,7 +39,7 @@ ModelConfig describe(const ToySpec& spec) {
   return config;
 }
 
-// A module's weight, before it is quantized, or its bias.
+// A module's weight, before quantization, or its bias.
 struct ToyTensor {
   std::string name;
   std::vector<int64_t> shape;
@@ -62,7 +62,7 @@ uint64_t hash_of(std::string_view name) {  // FNV-1a
   return hash;
 }
 
-// Random numbers of one tensor.
+// The random numbers of one tensor.
 class TensorNoise {
  public:
   TensorNoise(uint64_t seed, std::string_view name)
@@ -71,7 +71,7 @@ class TensorNoise {
     return noise_bits(key_, NoiseStream::kTarget, static_cast<int32_t>(index >> 32),
                       static_cast<uint32_t>(index));
   }
-  // Uniform with mean 0 and standard deviation 1.
+  // Returns a uniform number with mean 0 and standard deviation 1.
   float unit(int64_t index) const {
     return (2.0f * noise_uniform(bits(index)) - 1.0f) * std::sqrt(3.0f);
   }
@@ -144,7 +144,7 @@ StoredTensor float_tensor(const ToySpec& spec, const ToyTensor& wanted) {
   return tensor;
 }
 
-// One linear layer in int4: what its three tensors say, before packing.
+// One linear layer in int4: the values of its three tensors, before packing.
 class AwqLayer {
  public:
   AwqLayer(const ToySpec& spec, const ToyTensor& wanted)
@@ -185,7 +185,7 @@ class AwqLayer {
   TensorNoise weight_noise_, zero_noise_, scale_noise_, perturbed_;
 };
 
-// Packs `value(row, column)` of eight neighbouring columns into a word, in AWQ's order.
+// Packs `value(row, column)` of eight adjacent columns into a word, in AWQ's order.
 template <class Value>
 StoredTensor packed(std::string name, int64_t rows, int64_t columns, const Value& value) {
   StoredTensor tensor = allocate(std::move(name), "I32", 4, {rows, columns / 8});
@@ -243,7 +243,7 @@ Json rope_json(const ToySpec& spec) {
   Json rope;
   switch (scaling.kind) {
     case RopeScaling::Kind::kNone:
-    case RopeScaling::Kind::kFactors:  // only GGUF files have it
+    case RopeScaling::Kind::kFactors:  // only in GGUF files
       rope["rope_type"] = "default";
       return rope;
     case RopeScaling::Kind::kLinear:
@@ -312,7 +312,8 @@ void add_token_maps(const ToySpec& spec, std::vector<StoredTensor>& tensors) {
   tensors.push_back(std::move(known));
 }
 
-// SpecForge calls the first layer "midlayer"; no layout has "model." in front of its names.
+// Returns a head's tensor name: SpecForge calls the first layer "midlayer", and no layout has the
+// prefix "model.".
 std::string head_tensor_name(const ToySpec& spec, std::string name) {
   constexpr std::string_view kModel = "model.";
   constexpr std::string_view kLayer = "layers.0.";

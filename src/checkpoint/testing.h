@@ -1,8 +1,8 @@
-// Toy checkpoints for tests: any family, dtype and layout, with random weights that are a pure
-// function of (seed, tensor name, element), so the same spec gives the same files everywhere.
-// Linked by tests only (forerun_checkpoint_testing).
+// Toy checkpoints for tests: any family, dtype and layout. Their random weights are a pure function
+// of (seed, tensor name, element), so the same spec gives the same files everywhere. Only tests
+// link this file (forerun_checkpoint_testing).
 //
-// Thread rules: free functions are pure apart from the files they write.
+// Free functions are pure, except for the files that they write.
 #pragma once
 
 #include <cstddef>
@@ -44,45 +44,46 @@ struct ToySpec {
   int32_t max_window_layers = 0;
   std::vector<int32_t> eos_token_ids = {0};
 
-  DType dtype = DType::kF32;  // kF32, kBf16 or kF16; under AWQ of everything but linear layers
+  // KF32, kBf16 or kF16; with AWQ only of other weights than linear layers.
+  DType dtype = DType::kF32;
 
   enum class Quantization : uint8_t {
     kNone,
     kAwq,             // linear layers as AWQ triples
-    kAwqDequantized,  // the twin of kAwq: the same values, dequantized to f32 without rounding
+    kAwqDequantized,  // the values of kAwq, dequantized to f32 without rounding
   };
   Quantization quantization = Quantization::kNone;
-  int32_t awq_group_size = 32;  // divides every layer's inputs; -1 is one group
+  int32_t awq_group_size = 32;  // divides every layer's inputs; -1 for one group
   DType awq_scale_dtype = DType::kF16;
 
-  const ToyLayout* layout = nullptr;  // linear layers in it; in place of `quantization`
+  const ToyLayout* layout = nullptr;  // layout of linear layers; replaces `quantization`
 
-  // Not empty: a GGUF file (gguf/toy_gguf.h) whose matrices have these formats in turn; only for
+  // If not empty, a GGUF file (gguf/toy_gguf.h) whose matrices have these formats in turn; only for
   // callers that write one.
   std::vector<BlockFormat> gguf_formats = {};
 
   uint64_t seed = 1;
-  // Blends noise of another seed in, so that a draft resembles its target: weights become
-  // w + perturbation * w'; under AWQ a nibble is drawn anew with this probability.
+  // The share of noise from another seed, so that a draft resembles its target: weights become w +
+  // perturbation * w'; with AWQ a nibble is drawn anew with this probability.
   float perturbation = 0.0f;
   uint64_t perturbation_seed = 2;
-  // Standard deviation of the logits, roughly; more makes the distribution more peaked.
+  // Approximate standard deviation of the logits; a larger one makes the distribution more peaked.
   float logit_std = 2.0f;
 
-  int32_t num_shards = 1;             // more than one writes model.safetensors.index.json
-  bool transformers5_config = false;  // rope_parameters and dtype in place of the older fields
-  bool bare_names = false;            // tensor names without "model." in front
-  std::vector<int32_t> nan_embeddings = {};  // tokens whose embedding is NaN
+  int32_t num_shards = 1;                    // more than one writes model.safetensors.index.json
+  bool transformers5_config = false;         // rope_parameters and dtype replace the older fields
+  bool bare_names = false;                   // tensor names without "model." in front
+  std::vector<int32_t> nan_embeddings = {};  // tokens with NaN embeddings
 
-  // An EAGLE-3 head: its layers have the shape above, vocab_size counts the target's tokens.
-  // draft_vocab_size 0: the same; if smaller, row i stands for token i * vocab_size /
-  // draft_vocab_size.
+  // The layout of an EAGLE-3 head: its layers have the shape above, and vocab_size counts the
+  // target's tokens. With draft_vocab_size 0 its LM head has the same number of rows; if it is
+  // smaller, row i stands for token i * vocab_size / draft_vocab_size.
   enum class HeadLayout : uint8_t { kSpecForge, kAngelSlim, kSpeculators };
   HeadLayout head_layout = HeadLayout::kSpecForge;
   std::optional<Eagle3Config> eagle3;
 };
 
-// A tensor as it goes into a safetensors file.
+// A tensor for a safetensors file.
 struct StoredTensor {
   std::string name;
   std::string dtype;  // the format's spelling, e.g. "BF16"
@@ -90,7 +91,7 @@ struct StoredTensor {
   std::vector<std::byte> bytes;
 };
 
-// The parts of a toy checkpoint, for tests that spoil one before writing it.
+// Return the parts of a toy checkpoint, for tests that corrupt one before they write it.
 std::vector<StoredTensor> toy_tensors(const ToySpec& spec);
 std::string toy_config_json(const ToySpec& spec);
 
@@ -98,14 +99,14 @@ std::string toy_config_json(const ToySpec& spec);
 Status write_safetensors(const std::filesystem::path& file, std::span<const StoredTensor> tensors);
 Status write_text(const std::filesystem::path& file, const std::string& text);
 
-// What a toy head's spec means: draft_vocab_size set.
+// Returns the head config of a toy head's spec, with draft_vocab_size set.
 Eagle3Config toy_eagle3(const ToySpec& spec);
 
-// Creates `dir` and writes config.json, generation_config.json and the weights into it; no
-// tokenizer. Files of the same names are overwritten.
+// Creates `dir` and writes config.json, generation_config.json and the weights to it, without a
+// tokenizer. Overwrites files with these names.
 Status write_toy_checkpoint(const std::filesystem::path& dir, const ToySpec& spec);
 
-// A fresh directory that is removed, with everything in it, at destruction.
+// A new directory that its destructor removes, with all its contents.
 class TempDir {
  public:
   TempDir();

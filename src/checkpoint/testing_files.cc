@@ -1,4 +1,4 @@
-// Writing safetensors files and temporary directories for tests.
+// Writes safetensors files and temporary directories for tests.
 #include <unistd.h>
 
 #include <cstdlib>

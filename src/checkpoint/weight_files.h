@@ -1,4 +1,5 @@
-// The files behind a checkpoint's tensors, and whether they have changed since they were mapped.
+// The files of a checkpoint's tensors, with a check that they have not changed since they were
+// mapped.
 #pragma once
 
 #include <functional>
@@ -17,7 +18,7 @@ class WeightFiles {
   // outlive this object.
   WeightFiles(const Checkpoint& checkpoint, const std::function<bool(ModuleId)>& holds);
 
-  // The first failure of MappedFile::check() over the files. May be called from any thread.
+  // Returns the first failure of MappedFile::check() among the files. Any thread may call it.
   Status check() const;
 
  private:

@@ -25,7 +25,7 @@ constexpr BlockFormatInfo row(BlockFormat format, std::string_view name, uint32_
 }
 
 constexpr std::array kFormats = {
-    // weights and bytes of a block
+    // The arguments are the weights and bytes of a block.
     row<block_codecs::Q4_0, 32, 18>(BlockFormat::kQ4_0, "Q4_0", 2),
     row<block_codecs::Q4_1, 32, 20>(BlockFormat::kQ4_1, "Q4_1", 3),
     row<block_codecs::Q5_0, 32, 22>(BlockFormat::kQ5_0, "Q5_0", 6),

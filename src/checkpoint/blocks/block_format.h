@@ -1,7 +1,7 @@
 // Formats that store weights in blocks of 32 or 256: a few quantized values with their scales, as
 // GGUF files hold them. A row of a tensor is a whole number of blocks.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -32,23 +32,22 @@ enum class BlockFormat : uint8_t {
 
 struct BlockFormatInfo {
   BlockFormat format;
-  std::string_view name;  // as GGUF's tools spell it: "Q4_K"
-  uint32_t ggml_type;     // the number of the type in a GGUF file
-  int64_t weights;        // weights of one block
-  int64_t bytes;          // bytes of one block
-  // Decodes `count` consecutive blocks to count * weights floats. Every float has the bits that
-  // ggml's reference gives it, NaN excepted: any NaN stands for any other. Blocks need no
-  // alignment.
+  std::string_view name;  // GGUF's spelling: "Q4_K"
+  uint32_t ggml_type;     // type number in a GGUF file
+  int64_t weights;        // weights per block
+  int64_t bytes;          // bytes per block
+  // Decodes `count` consecutive blocks to count * weights floats. Every float has the bits of
+  // ggml's reference, except that any NaN stands for any other. Blocks need no alignment.
   void (*decode)(const std::byte* blocks, int64_t count, float* to);
-  // What all blocks of the format have in common, and the parts of one block.
+  // The layout of the format's blocks, and a function that unpacks one block.
   const BlockLayout* layout;
   void (*unpack)(const std::byte* block, BlockFields& to);
 };
 
-// All formats, in the order of BlockFormat.
+// Returns all formats, in the order of BlockFormat.
 std::span<const BlockFormatInfo> block_formats();
 const BlockFormatInfo& block_format(BlockFormat format);
-// Null where no format has this number.
+// Returns null if no format has this number.
 const BlockFormatInfo* find_ggml_block_format(uint32_t ggml_type);
 
 }  // namespace forerun

@@ -1,5 +1,5 @@
-// Decoders and encoders against what the gguf package gives (tests/gguf/make_block_goldens.py,
-// which explains the lines of the golden file and how the blocks and floats are made).
+// Compares decoders and encoders with the gguf package (tests/gguf/make_block_goldens.py explains
+// the lines of the golden file and how blocks and floats are generated).
 #include "checkpoint/blocks/block_format.h"
 
 #include <gtest/gtest.h>
@@ -50,12 +50,12 @@ class Fnv1a {
   uint64_t value_ = 0xcbf29ce484222325u;
 };
 
-// All NaN have the same bits.
+// Returns the bits of a float, which are the same for all NaN.
 uint32_t bits_of(float value) {
   return std::isnan(value) ? 0x7fc00000u : std::bit_cast<uint32_t>(value);
 }
 
-// The lines that begin with `kind`, without it.
+// Returns the lines that begin with `kind`, without it.
 std::vector<std::istringstream> golden_lines(const std::string& kind) {
   std::vector<std::istringstream> lines;
   std::ifstream file(FORERUN_SOURCE_DIR "/tests/gguf/block_goldens.txt");
@@ -290,7 +290,7 @@ TEST(EncodeBlocks, EncodesAsTheGgufPackageDoes) {
   }
 }
 
-// The reference casts numbers that do not fit a byte here, so that its result depends on the
+// The reference casts numbers that do not fit into a byte here, so its result depends on the
 // machine.
 TEST(EncodeBlocks, QuantizesToZeroWhatHasNoFiniteInverseScale) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();

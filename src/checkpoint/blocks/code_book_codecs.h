@@ -1,17 +1,17 @@
-// Formats whose 4-bit values are indices into a code book of 16 signed integers.
+// Codecs of formats with a code book: their 4-bit values are indices of 16 signed integers.
 #pragma once
 
 #include "checkpoint/blocks/decode_blocks.h"
 
 namespace forerun::block_codecs {
 
-// Denser near 0, as weights are.
+// The code book of IQ4_NL and IQ4_XS; it is denser near 0, as weights are.
 inline constexpr int8_t kIq4Values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                           1,    13,   25,  38,  53,  69,  89,  113};
 // The values of E2M1, doubled. Index 8 is -0 in E2M1 and 0 here.
 inline constexpr int8_t kE2m1Values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
 
-// d, 16 bytes in the order of Q4_0.
+// A block has d and 16 bytes in the order of Q4_0.
 struct Iq4Nl {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .code_book = kIq4Values};
   static void read_scales(const uint8_t* block, BlockFields& to) {
@@ -23,9 +23,9 @@ struct Iq4Nl {
   static void read_quants(const uint8_t* block, uint8_t* q) { read_nibbles(block + 2, 16, q); }
 };
 
-// 256 weights: d, eight 6-bit scales with 32 added, 128 bytes: 16 bytes hold a group in the order
-// of Q4_0. The high bits of the scales are pairs in 2 bytes, the lowest first; their low bits are
-// the halves of 4 bytes, the low half first.
+// A block of 256 weights has d, eight 6-bit scales with 32 added, and 128 bytes; 16 bytes hold a
+// group in the order of Q4_0. The high bits of the scales are pairs in 2 bytes, the lowest first;
+// their low bits are the halves of 4 bytes, the low half first.
 struct Iq4Xs {
   static constexpr BlockLayout kLayout{.bits = 4,
                                        .zero = 0,
@@ -51,7 +51,7 @@ struct Iq4Xs {
   }
 };
 
-// An exponent, 16 bytes in the order of Q4_0.
+// A block has an exponent and 16 bytes in the order of Q4_0.
 struct Mxfp4 {
   static constexpr BlockLayout kLayout{
       .bits = 4, .zero = 0, .group = 32, .e8m0 = true, .code_book = kE2m1Values};

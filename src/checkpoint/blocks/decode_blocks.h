@@ -1,7 +1,6 @@
-// What the codecs of all formats share: reading little-endian numbers and nibbles, and decoding the
-// parts of a block. A codec is a struct with kLayout, read_scales() for all parts of a block but q,
-// and read_quants() for q; the codecs are in simple_codecs.h, k_quant_codecs.h and
-// code_book_codecs.h.
+// Shared helpers of the codecs, which read little-endian numbers and nibbles and decode a block's
+// fields. A codec is a struct with kLayout, read_scales() for all fields but q, and read_quants()
+// for q; the codecs are in simple_codecs.h, k_quant_codecs.h and code_book_codecs.h.
 #pragma once
 
 #include <bit>
@@ -17,7 +16,7 @@ inline uint16_t read_u16(const uint8_t* from) {
   return static_cast<uint16_t>(from[0] | (from[1] << 8));
 }
 
-// The low halves of `count` bytes, then their high halves.
+// Writes the low halves of `count` bytes, then their high halves.
 inline void read_nibbles(const uint8_t* from, int32_t count, uint8_t* to) {
   for (int32_t i = 0; i < count; ++i) {
     to[i] = from[i] & 0xf;

@@ -18,13 +18,13 @@ void write_f16(float value, std::byte* to) {
 
 float inverse_or_zero(float d) { return d == 0.0f ? 0.0f : 1.0f / d; }
 
-// Rounds towards zero. Gives 0 for NaN and for values beyond a byte, which the inverse of a tiny
-// scale produces.
+// Rounds towards zero. Returns 0 for NaN and for values beyond a byte, which result from the
+// inverse of a tiny scale.
 int32_t truncated(float value) {
   return std::abs(value) < 256.0f ? static_cast<int32_t>(value) : 0;
 }
 
-// Rounds to nearest, halves away from zero. Gives 0 for the same values.
+// Rounds to nearest, halves away from zero. Returns 0 for the same values.
 int32_t rounded(float value) {
   if (!(std::abs(value) < 256.0f)) return 0;
   const int32_t whole = static_cast<int32_t>(value);
@@ -49,7 +49,7 @@ void encode_q8_0(const float* from, int64_t count, std::byte* to) {
   }
 }
 
-// The value of the largest magnitude, the first one of equals, becomes -8.
+// Maps the value of largest magnitude, the first one among equals, to -8.
 void encode_q4_0(const float* from, int64_t count, std::byte* to) {
   for (int64_t block = 0; block < count; ++block, from += kEncodedWeights, to += 18) {
     float extreme = from[0];

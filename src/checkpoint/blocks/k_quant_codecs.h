@@ -1,5 +1,5 @@
-// K-quants: 256 weights in groups of 16 or 32, a small integer scale (and min) a group, f16 scales
-// a block.
+// Codecs of K-quants: 256 weights in groups of 16 or 32, with a small integer scale (and min) per
+// group and f16 scales per block.
 #pragma once
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace forerun::block_codecs {
 
-// Two bits a weight: 32 bytes hold weights i, i + 32, i + 64 and i + 96 in the bits of byte i, the
-// lowest first; 64 bytes hold 256 weights. They become the bits of q from `shift` on.
+// Reads two bits per weight: 32 bytes hold weights i, i + 32, i + 64 and i + 96 in the bits of byte
+// i, the lowest first; 64 bytes hold 256 weights. They become the bits of q from `shift` on.
 inline void or_bit_pairs(const uint8_t* from, int32_t shift, uint8_t* q) {
   for (int32_t half = 0; half < 2; ++half, from += 32) {
     for (int32_t pair = 0; pair < 4; ++pair, q += 32) {
@@ -22,7 +22,7 @@ inline void or_bit_pairs(const uint8_t* from, int32_t shift, uint8_t* q) {
   }
 }
 
-// One bit a weight: bit b of byte i < 32 belongs to weight 32 b + i.
+// Reads one bit per weight: bit b of byte i < 32 belongs to weight 32 b + i.
 inline void or_single_bits(const uint8_t* from, int32_t shift, uint8_t* q) {
   for (int32_t bit = 0; bit < 8; ++bit, q += 32) {
     for (int32_t i = 0; i < 32; ++i) {
@@ -31,7 +31,8 @@ inline void or_single_bits(const uint8_t* from, int32_t shift, uint8_t* q) {
   }
 }
 
-// 16 bytes: scale in the low half, min in the high half; 64 bytes of bit pairs; d, dmin.
+// A block has 16 bytes with a scale in the low half and a min in the high half, 64 bytes of bit
+// pairs, d and dmin.
 struct Q2_K {
   static constexpr BlockLayout kLayout{
       .bits = 2, .zero = 0, .group = 16, .has_min = true, .scale_low = 0, .scale_high = 15};
@@ -49,15 +50,15 @@ struct Q2_K {
   }
 };
 
-// 32 bytes of third bits, 64 bytes of bit pairs, 12 bytes of 6-bit scales, d. The format's own
-// description subtracts 4 where the third bit is 0, which is q - 4. Scales are stored with 32
-// added.
+// A block has 32 bytes of third bits, 64 bytes of bit pairs, 12 bytes of 6-bit scales, and d. The
+// format's own description subtracts 4 if the third bit is 0, which equals q - 4. Scales are stored
+// with 32 added.
 struct Q3_K {
   static constexpr BlockLayout kLayout{
       .bits = 3, .zero = 4, .group = 16, .scale_low = -32, .scale_high = 31};
   static void read_scales(const uint8_t* block, BlockFields& to) {
-    // Scales j and j + 8 are the halves of byte j < 8; bytes 8 to 11 hold two more bits: byte 8 + j
-    // those of scales j, j + 4, j + 8 and j + 12, the lowest first.
+    // Scales j and j + 8 are the halves of byte j < 8. Byte 8 + j, of bytes 8 to 11, holds two more
+    // bits of scales j, j + 4, j + 8 and j + 12, the lowest first.
     const uint8_t* scales = block + 96;
     for (int32_t group = 0; group < 16; ++group) {
       const int32_t low = (scales[group % 8] >> (4 * (group / 8))) & 0xf;
@@ -75,9 +76,9 @@ struct Q3_K {
   }
 };
 
-// Eight 6-bit scales and mins in 12 bytes. The low 6 bits of bytes 0 to 3 are scales 0 to 3, those
-// of bytes 4 to 7 the mins; bytes 8 to 11 hold the low 4 bits of scales and mins 4 to 7, whose high
-// bits are those that bytes 0 to 7 have left.
+// Reads eight 6-bit scales and mins from 12 bytes. The low 6 bits of bytes 0 to 3 are scales 0 to
+// 3, those of bytes 4 to 7 mins 0 to 3. Bytes 8 to 11 hold the low 4 bits of scales and mins 4 to
+// 7; the two high bits of bytes 0 to 7 are their high bits.
 inline void read_scales_and_mins(const uint8_t* from, BlockFields& to) {
   uint32_t words[3];  // four groups each
   std::memcpy(words, from, sizeof(words));
@@ -91,8 +92,8 @@ inline void read_scales_and_mins(const uint8_t* from, BlockFields& to) {
   store((words[2] >> 4) & 0x0f0f0f0fu, (words[1] >> 2) & 0x30303030u, to.min + 4);
 }
 
-// d, dmin, 12 bytes of scales and mins, 128 bytes: 32 bytes hold a group in their low halves and
-// the next in the high.
+// A block has d, dmin, 12 bytes of scales and mins, and 128 bytes: 32 bytes hold one group in their
+// low halves and the next in their high halves.
 struct Q4_K {
   static constexpr BlockLayout kLayout{
       .bits = 4, .zero = 0, .group = 32, .has_min = true, .scale_low = 0, .scale_high = 63};
@@ -108,7 +109,7 @@ struct Q4_K {
   }
 };
 
-// The layout is that of Q4_K, with 32 bytes of fifth bits before the low bits.
+// A block has the layout of Q4_K, with 32 bytes of fifth bits before the low bits.
 struct Q5_K {
   static constexpr BlockLayout kLayout{
       .bits = 5, .zero = 0, .group = 32, .has_min = true, .scale_low = 0, .scale_high = 63};
@@ -125,8 +126,8 @@ struct Q5_K {
   }
 };
 
-// 128 bytes of low bits: 64 bytes hold 64 weights in their low halves and the next 64 in the high;
-// 64 bytes of bit pairs, which are the two high bits; 16 signed scales; d.
+// A block has 128 bytes of low bits (64 bytes hold 64 weights in their low halves and the next 64
+// in their high halves), 64 bytes of bit pairs with the two high bits, 16 signed scales, and d.
 struct Q6_K {
   static constexpr BlockLayout kLayout{
       .bits = 6, .zero = 32, .group = 16, .scale_low = -128, .scale_high = 127};

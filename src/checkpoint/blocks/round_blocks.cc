@@ -9,24 +9,25 @@
 namespace forerun {
 namespace {
 
-// Sizes of a scale that are tried: with 5, from 0.85 to 1.15 times that of the largest value.
+// Number of sizes tried for a scale: 5 sizes range from 0.85 to 1.15 times that of the largest
+// value.
 constexpr int kSteps = 5;
 constexpr float kStep = 0.03f;
 constexpr int kMaxGroups = 16;
 
-// A group's value is scale * level + offset.
+// The fit of a group: each value is about scale * level + offset.
 struct GroupFit {
   float scale = 0;
   float offset = 0;
 };
 
 int32_t rounded(float value, int32_t low, int32_t high) {
-  // Compared as floats: the quotient of a tiny scale fits into no integer.
+  // Compares floats, because the quotient of a tiny scale fits into no integer.
   return static_cast<int32_t>(
       std::nearbyint(std::clamp(value, static_cast<float>(low), static_cast<float>(high))));
 }
 
-// The levels of a format in ascending order, each once.
+// The distinct levels of a format in ascending order.
 class Levels {
  public:
   explicit Levels(const BlockLayout& layout) : zero_(layout.zero), most_((1 << layout.bits) - 1) {
@@ -53,7 +54,8 @@ class Levels {
     }
   }
 
-  // The level with the largest magnitude; the negative one of equals, where there is no code book.
+  // Returns the level with the largest magnitude; among equals the negative one, if there is no
+  // code book.
   float largest() const { return largest_; }
   float nearest(float value) const {
     if (count_ == 0) return static_cast<float>(nearest_integer(value));
@@ -75,7 +77,7 @@ class Levels {
   int32_t zero_;
   int32_t most_;
   float largest_ = 0;
-  // The values of a code book.
+  // A code book in ascending order: its size, values, quants, and the middles between values.
   size_t count_ = 0;
   int32_t book_[16] = {};
   uint8_t quants_[16] = {};
@@ -90,7 +92,7 @@ float with_largest_magnitude(std::span<const float> values) {
   });
 }
 
-// The best scale of values without a minimum.
+// Returns the best scale for values without a minimum.
 GroupFit fit_scale(const Levels& levels, std::span<const float> values) {
   const float extreme = with_largest_magnitude(values);
   if (extreme == 0.0f) return {};
@@ -105,7 +107,7 @@ GroupFit fit_scale(const Levels& levels, std::span<const float> values) {
       products += value * level;
       squares += level * level;
     }
-    // The squared error is that of zeros less products^2 / squares.
+    // The squared error is that of all zeros less products^2 / squares.
     if (squares == 0 || products * products / squares <= max_explained) continue;
     max_explained = products * products / squares;
     best.scale = static_cast<float>(products / squares);
@@ -113,7 +115,7 @@ GroupFit fit_scale(const Levels& levels, std::span<const float> values) {
   return best;
 }
 
-// The best scale and offset; with two levels of scales an offset is at most 0.
+// Returns the best scale and offset; in formats with two levels of scales an offset is at most 0.
 GroupFit fit_scale_and_offset(const BlockLayout& layout, std::span<const float> values) {
   const bool is_subtracted = layout.scale_high > 1;
   auto [low, high] = std::ranges::minmax(values);
@@ -136,7 +138,7 @@ GroupFit fit_scale_and_offset(const BlockLayout& layout, std::span<const float> 
       sum_xq += value * q;
     }
     const double determinant = count * sum_qq - sum_q * sum_q;
-    // All values may have one level, as equal values above an offset of 0 do.
+    // All values may have one level, for example equal values above an offset of 0.
     const bool is_one_level = determinant <= 0;
     if (is_one_level && sum_q == 0) continue;
     double scale = is_one_level ? (sum_x - count * low) / sum_q
@@ -146,7 +148,7 @@ GroupFit fit_scale_and_offset(const BlockLayout& layout, std::span<const float> 
       offset = 0;
       scale = sum_xq / sum_qq;
     }
-    // The error leaves out the sum of the squared values, which all fits share.
+    // The error omits the sum of the squared values, which is the same for all fits.
     const double error = scale * scale * sum_qq + count * offset * offset +
                          2 * (scale * offset * sum_q - scale * sum_xq - offset * sum_x);
     if (error >= min_error) continue;
@@ -156,8 +158,8 @@ GroupFit fit_scale_and_offset(const BlockLayout& layout, std::span<const float> 
   return best;
 }
 
-// The power of two beside a fitted scale that has the smallest squared error, as an exponent e: e
-// stands for 2^(e - 128).
+// Returns the power of two near a fitted scale with the smallest squared error, as an exponent e
+// that stands for 2^(e - 128).
 uint16_t best_exponent(const BlockLayout& layout, const Levels& levels,
                        std::span<const float> values, float scale) {
   if (scale == 0.0f) return 0;
@@ -176,7 +178,7 @@ uint16_t best_exponent(const BlockLayout& layout, const Levels& levels,
   return best;
 }
 
-// An f16 of which the integers low .. high times it reach `value`.
+// Returns an f16 such that `integer` times it is about `value`.
 f16 unit_for(float value, int32_t integer) { return to_f16(value / static_cast<float>(integer)); }
 
 // Sets d and dmin of a block with one scale.
@@ -194,7 +196,7 @@ void store_scales(const BlockLayout& layout, std::span<const GroupFit> fits, Blo
     scales[group] = fits[group].scale;
     mins[group] = -fits[group].offset;
   }
-  // The largest scale becomes the integer with the largest magnitude.
+  // Maps the largest scale to the integer with the largest magnitude.
   const int32_t largest = layout.scale_low < 0 ? layout.scale_low : layout.scale_high;
   const f16 d = unit_for(with_largest_magnitude({scales, fits.size()}), largest);
   const f16 dmin = layout.has_min

@@ -13,7 +13,7 @@
 namespace forerun {
 namespace {
 
-// Values as weights have them: sums of uniform numbers, around 0.
+// Returns values that are distributed like weights: sums of uniform numbers around 0.
 std::vector<float> weights(int64_t count, int32_t seed) {
   std::vector<float> values(static_cast<size_t>(count));
   for (int64_t at = 0; at < count; ++at) {
@@ -27,7 +27,7 @@ std::vector<float> weights(int64_t count, int32_t seed) {
   return values;
 }
 
-// By the formula of block_fields.h.
+// Computes the values by the formula of block_fields.h.
 std::vector<float> values_of(const BlockFormatInfo& format, const BlockFields& block) {
   const BlockLayout& layout = *format.layout;
   std::vector<float> values;
@@ -82,7 +82,7 @@ TEST(RoundBlock, PartsAreInTheirRange) {
   }
 }
 
-// The root mean square of the errors, divided by that of the values.
+// The error is the root mean square of the differences, divided by that of the values.
 TEST(RoundBlock, ErrorsAreThoseOfTheBits) {
   for (const BlockFormatInfo& format : block_formats()) {
     double error = 0, norm = 0;
@@ -111,7 +111,7 @@ TEST(RoundBlock, ZerosStayZeros) {
   }
 }
 
-// A group of which all values are equal needs one level.
+// A group of equal values needs only one level.
 TEST(RoundBlock, EqualValuesKeepTheirSize) {
   for (const BlockFormatInfo& format : block_formats()) {
     for (const float value : {0.75f, -0.75f}) {

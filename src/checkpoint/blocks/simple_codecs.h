@@ -1,12 +1,12 @@
-// Formats of 32 weights with one scale and, in Q4_1 and Q5_1, one minimum. Weight i < 16 is the low
-// half of byte i, weight i + 16 the high half.
+// Codecs of formats with 32 weights, one scale and, in Q4_1 and Q5_1, one minimum. Weight i < 16 is
+// the low half of byte i, weight i + 16 the high half.
 #pragma once
 
 #include "checkpoint/blocks/decode_blocks.h"
 
 namespace forerun::block_codecs {
 
-// d, 16 bytes.
+// A block has d and 16 bytes.
 struct Q4_0 {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 8, .group = 32};
   static void read_scales(const uint8_t* block, BlockFields& to) {
@@ -18,7 +18,7 @@ struct Q4_0 {
   static void read_quants(const uint8_t* block, uint8_t* q) { read_nibbles(block + 2, 16, q); }
 };
 
-// d, m, 16 bytes.
+// A block has d, m and 16 bytes.
 struct Q4_1 {
   static constexpr BlockLayout kLayout{.bits = 4, .zero = 0, .group = 32, .has_min = true};
   static void read_scales(const uint8_t* block, BlockFields& to) {
@@ -30,14 +30,14 @@ struct Q4_1 {
   static void read_quants(const uint8_t* block, uint8_t* q) { read_nibbles(block + 4, 16, q); }
 };
 
-// Bit i of 32 bits is the fifth bit of weight i.
+// Reads the fifth bits: bit i of 32 bits belongs to weight i.
 inline void read_fifth_bits(const uint8_t* from, uint8_t* q) {
   for (int32_t i = 0; i < 32; ++i) {
     q[i] = static_cast<uint8_t>(q[i] | (((from[i / 8] >> (i % 8)) & 1) << 4));
   }
 }
 
-// d, 32 fifth bits, 16 bytes.
+// A block has d, 32 fifth bits and 16 bytes.
 struct Q5_0 {
   static constexpr BlockLayout kLayout{.bits = 5, .zero = 16, .group = 32};
   static void read_scales(const uint8_t* block, BlockFields& to) {
@@ -52,7 +52,7 @@ struct Q5_0 {
   }
 };
 
-// d, m, 32 fifth bits, 16 bytes.
+// A block has d, m, 32 fifth bits and 16 bytes.
 struct Q5_1 {
   static constexpr BlockLayout kLayout{.bits = 5, .zero = 0, .group = 32, .has_min = true};
   static void read_scales(const uint8_t* block, BlockFields& to) {
@@ -67,7 +67,7 @@ struct Q5_1 {
   }
 };
 
-// d, 32 signed bytes.
+// A block has d and 32 signed bytes.
 struct Q8_0 {
   static constexpr BlockLayout kLayout{.bits = 8, .zero = 128, .group = 32};
   static void read_scales(const uint8_t* block, BlockFields& to) {

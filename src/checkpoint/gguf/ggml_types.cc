@@ -19,7 +19,7 @@ constexpr PlainType kPlainTypes[] = {
     {26, 4, DType::kI32}, {27, 8, DType::kI64}, {28, 8, std::nullopt}, {30, 2, DType::kBf16},
 };
 
-// Names by type number. 4 and 5, 31 to 33 and 36 to 38 were removed from ggml.
+// Names by type number. ggml has removed 4 and 5, 31 to 33 and 36 to 38.
 constexpr std::string_view kNames[] = {
     "F32",   "F16",        "Q4_0",       "Q4_1",       "Q4_2",     "Q4_3",     "Q5_0",
     "Q5_1",  "Q8_0",       "Q8_1",       "Q2_K",       "Q3_K",     "Q4_K",     "Q5_K",
@@ -30,7 +30,7 @@ constexpr std::string_view kNames[] = {
 };
 static_assert(std::size(kNames) == 42);
 
-// Why types that begin so are not read; the first line that fits.
+// Reasons why types with these prefixes are not supported; the first match applies.
 constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
     {"IQ4_NL_", "it is IQ4_NL repacked for one kind of processors, which ggml has given up"},
     {"Q4_0_", "it is Q4_0 repacked for one kind of processors, which ggml has given up"},

@@ -1,6 +1,6 @@
-// The numbers that GGUF files give to the types of tensors: their names and sizes.
+// The tensor types of GGUF files by number, with their names and sizes.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -12,25 +12,26 @@
 
 namespace forerun {
 
-// A row of a tensor is a whole number of blocks.
+// The block layout of a type. A row of a tensor is a whole number of blocks.
 struct GgmlLayout {
-  int64_t weights = 1;  // weights of one block; 1 for the types that have no blocks
-  int64_t bytes = 0;    // bytes of one block
+  int64_t weights = 1;  // weights per block; 1 for types without blocks
+  int64_t bytes = 0;    // bytes per block
 };
 
-// The name that ggml gives the type, e.g. "IQ2_XXS", also for types that Forerun does not read and
-// for those that ggml has removed; "type 99" where ggml has no type of that number.
+// Returns ggml's name of the type, e.g. "IQ2_XXS", including types that Forerun does not read and
+// those that ggml has removed; "type 99" if ggml has no type with this number.
 std::string ggml_type_name(uint32_t type);
 
-// What to do with a file whose weights have a type, by its name, that is not read.
+// Returns advice for a file with weights of an unsupported type, by the type's name.
 std::string way_out_for_ggml_type(std::string_view name);
 
-// F32, F16, BF16, F64, I8, I16, I32, I64 and the formats of blocks/block_format.h; else unset.
+// Returns the layout of F32, F16, BF16, F64, I8, I16, I32, I64 and the formats of
+// blocks/block_format.h; else unset.
 std::optional<GgmlLayout> ggml_layout(uint32_t type);
 
-// F32, F16, BF16, I8, I16, I32 and I64; else unset.
+// Returns the dtype of F32, F16, BF16, I8, I16, I32 and I64; else unset.
 std::optional<DType> ggml_dtype(uint32_t type);
-// The type of such elements; unset where ggml has none.
+// Returns the type for such elements; unset if ggml has none.
 std::optional<uint32_t> ggml_type_of(DType dtype);
 
 }  // namespace forerun

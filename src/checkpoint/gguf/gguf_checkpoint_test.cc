@@ -1,4 +1,4 @@
-// A toy model in a GGUF file is the same model as in safetensors.
+// Checks that a toy model in a GGUF file equals the same model in safetensors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -45,7 +45,7 @@ std::vector<float> row_of(const RawTensor& tensor, int64_t row) {
   return values;
 }
 
-// A toy whose head has a type that Forerun does not read.
+// Returns a toy model with a head of an unsupported type.
 GgufRig with_head_of_type(uint32_t ggml_type) {
   ToySpec tied = toy("llama");
   tied.tied = true;
@@ -54,8 +54,8 @@ GgufRig with_head_of_type(uint32_t ggml_type) {
   return rig;
 }
 
-// The description of one layer of llama, with an embedding, but without heads and feed-forward
-// width.
+// Returns the description of one layer of llama, with an embedding, but without heads and
+// feed-forward width.
 GgufRig minimal() {
   GgufRig rig;
   rig.value("general.architecture", "llama")
@@ -72,7 +72,8 @@ class GgufCheckpointTest : public testing::Test {
   std::filesystem::path file(const std::string& name = "toy.gguf") const {
     return dir_.path() / name;
   }
-  // Opens what `spoil` makes of a sound file, and expects one line with every part.
+  // Opens a valid file after `spoil` has changed it, and expects a refusal in one line with all of
+  // the parts.
   void expect_refused(const std::vector<std::string>& parts,
                       const std::function<void(GgufRig&)>& spoil) {
     GgufRig rig = toy_gguf(toy("llama"));
@@ -164,7 +165,7 @@ TEST_F(GgufCheckpointTest, RotaryFactorsAndEndsOfTurnsAreRead) {
     tokens[static_cast<size_t>(token)] = std::to_string(token);
   tokens[7] = "<|im_end|>";
   types[7] = 3;
-  tokens[9] = "<|eot_id|>";  // an ordinary token: text
+  tokens[9] = "<|eot_id|>";  // as an ordinary token
   tokens[8] = "</s>";
   types[8] = 4;  // user-defined
   rig.value("tokenizer.ggml.eot_token_id", uint32_t{11});
@@ -392,7 +393,8 @@ TEST_F(GgufCheckpointTest, FieldsThatChangeNothingAreAccepted) {
   EXPECT_TRUE(unread_gguf_fields(*checkpoint.gguf()).empty());
 }
 
-// llama_model_save_to_file() writes every field, those of other architectures with their defaults.
+// llama_model_save_to_file() writes every field, including those of other architectures with their
+// defaults.
 TEST_F(GgufCheckpointTest, DefaultsOfASavedFileChangeNothing) {
   toy_gguf(toy("llama"))
       .value("llama.attn_logit_softcapping", 50.0f)
@@ -429,7 +431,7 @@ TEST_F(GgufCheckpointTest, ANumberMayBeGivenForEachLayer) {
       .array<uint32_t>("llama.attention.head_count", {2, 2})
       .array<uint32_t>("llama.attention.head_count_kv", {1, 1})
       .write(file());
-  // The description is read; a tensor is missing.
+  // The description is accepted; only a tensor is missing.
   EXPECT_EQ(Checkpoint::open(file()).status().code(), StatusCode::kNotFound);
   minimal()
       .array<uint32_t>("llama.feed_forward_length", {64, 32})
@@ -556,7 +558,7 @@ TEST_F(GgufCheckpointTest, AFileOfAnotherNameIsKnownByItsFirstBytes) {
             std::string::npos);
 }
 
-// The families have different ones, so there is no value to fall back on.
+// The families have different values, so there is no default.
 TEST_F(GgufCheckpointTest, AMissingEpsilonIsRefused) {
   GgufRig rig;
   rig.value("general.architecture", "qwen2")
@@ -615,7 +617,7 @@ TEST_F(GgufCheckpointTest, AQuantizationBehindADirectoryChoosesItsFile) {
   EXPECT_FALSE(resolve_checkpoint(file("Toy-Q8_0.gguf").string() + ":Q8_0").ok());
 }
 
-// Names as the repositories of unsloth, bartowski and mradermacher have them.
+// The names are those in repositories of unsloth, bartowski and mradermacher.
 TEST_F(GgufCheckpointTest, TheClosestNameIsChosenAlsoInFolders) {
   for (const char* const name :
        {"Toy-Q4_K_M.gguf", "Toy-UD-Q4_K_M.gguf", "Toy-UD-Q2_K_XL.gguf", "Toy-Q3_K_M-v2.gguf",

@@ -15,9 +15,9 @@ namespace forerun {
 namespace {
 
 constexpr std::string_view kEnding = ".gguf";
-// What unsloth calls quantizations whose layers have different formats.
+// unsloth's prefix of quantizations with different formats per layer.
 constexpr std::string_view kDynamic = "ud";
-// Worse than the worst fit of gguf_choice.h.
+// A value above the worst fit of gguf_choice.h.
 constexpr int kNoFit = 5;
 
 struct Model {
@@ -26,7 +26,7 @@ struct Model {
   std::string name;    // in lower case, without ending and part: "model-q8_0"
 };
 
-// The models in `dir`, whose path relative to the directory that was given is `folder`.
+// Adds the models in `dir`, whose path relative to the user's directory is `folder`.
 void add_models(const std::filesystem::path& dir, const std::filesystem::path& folder,
                 std::vector<Model>& models) {
   std::vector<std::string> files;
@@ -76,14 +76,14 @@ bool is_boundary(std::string_view name, size_t at) {
   return at == name.size() || name[at] == '-' || name[at] == '.';
 }
 
-// What stands in front of the word of `name` that begins at `begin`: "ud" of "model-ud-q4_k_m".
+// Returns the word before the word of `name` that begins at `begin`: "ud" of "model-ud-q4_k_m".
 std::string_view word_before(std::string_view name, size_t begin) {
   if (begin == 0) return "";
   name = name.substr(0, begin - 1);
   return name.substr(name.find_last_of("-.") + 1);
 }
 
-// 1 to 4 as gguf_choice.h says, or kNoFit. Both in lower case.
+// Returns 1 to 4 as in gguf_choice.h, or kNoFit. Both arguments are in lower case.
 int fit_of_name(std::string_view name, std::string_view quantization) {
   int best = kNoFit;
   for (size_t at = name.find(quantization); at != name.npos; at = name.find(quantization, at + 1)) {
@@ -100,7 +100,7 @@ int fit_of_name(std::string_view name, std::string_view quantization) {
 
 int fit_of(const Model& model, std::string_view quantization) {
   const int fit = fit_of_name(model.name, quantization);
-  // "Model-Q8_0/", and "Q8_0/" whatever its files are called.
+  // The folder may be "Model-Q8_0/", or "Q8_0/" with files of any name.
   return model.folder.empty() ? fit : std::min(fit, fit_of_name(model.folder, quantization));
 }
 

@@ -28,7 +28,7 @@ constexpr const char* kArchitecture = "general.architecture";
 constexpr const char* kType = "general.type";
 constexpr const char* kAdapterType = "adapter.type";
 constexpr const char* kQuantizationVersion = "general.quantization_version";
-// The version of block formats that ggml defines now (GGML_QNT_VERSION).
+// ggml's present version of block formats (GGML_QNT_VERSION).
 constexpr int64_t kBlocksVersion = 2;
 constexpr std::string_view kEpsilon = "attention.layer_norm_rms_epsilon";
 
@@ -53,7 +53,7 @@ const Architecture* find_architecture(std::string_view name) {
   return nullptr;
 }
 
-// What to do with a file of an architecture that is not read.
+// Returns advice for a file with an unsupported architecture.
 std::string way_out(std::string_view architecture) {
   if (architecture == kEagle3.name) return way_out_for_architecture(kEagle3.hugging_face);
   if (architecture == "clip") return "this file reads images: open that of the text model instead";
@@ -63,7 +63,7 @@ std::string way_out(std::string_view architecture) {
   return way_out_for_architecture(architecture);
 }
 
-// Reads the keys of one architecture, "llama.block_count" as "block_count".
+// A reader of the keys of one architecture, "llama.block_count" as "block_count".
 class ConfigReader {
  public:
   explicit ConfigReader(const GgufFile& file) : file_(file), fields_(file.metadata_reader()) {}
@@ -114,7 +114,7 @@ class ConfigReader {
     return value ? std::optional<int32_t>(static_cast<int32_t>(*value)) : std::nullopt;
   }
 
-  // A number that some files give for each layer. Unset as integer() is.
+  // Reads a number that some files give for each layer. Returns unset as integer() does.
   std::optional<int32_t> integer_of_layers(std::string_view name, int64_t max) {
     const auto values = fields_.integers(key(name), 1, max);
     if (!values) return std::nullopt;
@@ -129,15 +129,15 @@ class ConfigReader {
     return fields_.has(key(name)) ? integer_of_layers(name, max).value_or(1) : required(name, max);
   }
 
-  // A key under which the model computes something else.
+  // Refuses a key that makes the model compute something else.
   void refuse_other(std::string_view name, std::string_view accepted) {
     fields_.refuse(key(name), accepted_or_other_engines(accepted), StatusCode::kUnsupported);
   }
 
-  // Files that are no model of their own.
+  // Refuses files that are no model by themselves.
   void refuse_parts_of_models() {
     const std::string_view type = fields_.string(kType).value_or("model");
-    // Adapters had no general.type at first.
+    // Adapters did not have general.type at first.
     if (type == "adapter" || fields_.has(kAdapterType)) {
       fields_.refuse(fields_.has(kAdapterType) ? kAdapterType : kType,
                      "model; merge the adapter into its base with llama.cpp's llama-export-lora, "
@@ -156,7 +156,7 @@ class ConfigReader {
     config_.num_heads = required_of_layers("attention.head_count", kMaxWidth);
     config_.num_kv_heads =
         integer_of_layers("attention.head_count_kv", kMaxWidth).value_or(config_.num_heads);
-    // A context of 1 would leave no token to write.
+    // A context of 1 would leave no token to generate.
     config_.max_position =
         static_cast<int32_t>(fields_.required_integer(key("context_length"), 2, kMaxPosition));
     const auto epsilon = fields_.number(key(kEpsilon), 0, 1);
@@ -192,12 +192,12 @@ class ConfigReader {
   void read_rope() {
     config_.rope_theta = fields_.number(key("rope.freq_base"), 1, 1e12).value_or(10000.0f);
     RopeScaling& scaling = config_.rope_scaling;
-    // Before rope.scaling.* there was one key.
+    // Before rope.scaling.* there was a single key.
     const auto old_scale = fields_.number(key("rope.scale_linear"), 0, 1e6);
     const auto factor = fields_.number(key("rope.scaling.factor"), 0, 1e6);
     scaling.factor = factor.value_or(old_scale.value_or(1.0f));
-    if (scaling.factor == 0.0f) scaling.factor = 1.0f;  // 0 is "none" in some files
-    // Where no type is named, llama.cpp scales by the factor linearly.
+    if (scaling.factor == 0.0f) scaling.factor = 1.0f;  // 0 means "none" in some files
+    // If no type is named, llama.cpp scales linearly by the factor.
     const std::string_view unnamed = scaling.factor == 1.0f ? "none" : "linear";
     const std::string_view kind = fields_.string(key("rope.scaling.type")).value_or(unnamed);
     if ((kind == "linear" || kind == "yarn") && !factor && !old_scale) {
@@ -234,7 +234,8 @@ class ConfigReader {
                  static_cast<int32_t>(std::min(scaled, static_cast<double>(kMaxPosition))));
   }
 
-  // What llama.cpp's converter has computed for each pair of a head: Llama 3's scaling.
+  // Reads the factors that llama.cpp's converter has computed for each pair of a head: Llama 3's
+  // scaling.
   void read_factors(const GgufFileTensor& tensor) {
     RopeScaling& scaling = config_.rope_scaling;
     const int64_t head_pairs = config_.head_dim / 2;
@@ -294,7 +295,7 @@ class ConfigReader {
                        StatusCode::kCorrupt);
       }
     } else {
-      // A head that uses its target's.
+      // An EAGLE-3 head without an embedding uses its target's.
       config_.vocab_size = integer("vocab_size", 1, kMaxVocab)
                                .value_or(static_cast<int32_t>(tokens ? tokens->size() : 0));
     }
@@ -303,7 +304,7 @@ class ConfigReader {
     }
   }
 
-  // Which formats the linear layers are stored in.
+  // Determines the stored formats of the linear layers.
   void read_formats() {
     std::set<DType> floats;
     double weights = 0, bytes = 0;

@@ -1,6 +1,6 @@
 // The description of a decoder in a GGUF file's metadata.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -13,39 +13,40 @@
 
 namespace forerun {
 
-// The tensor that holds what the frequencies of rope are divided by, f32 [head_dim / 2].
+// The tensor with the divisors of the RoPE frequencies, f32 [head_dim / 2].
 inline constexpr std::string_view kGgufRopeFactors = "rope_freqs.weight";
 
-// general.architecture may be llama (Mistral's files say so, too), qwen2 or qwen3. Fails with the
-// file, the key, what was found and what is accepted. Whether there are biases and a head of its
-// own is taken from the tensors, since no key says it; the norms of Q and K are qwen3's.
+// Reads the config of general.architecture llama (which Mistral's files use, too), qwen2 or qwen3.
+// Fails with the file, the key, what was found and what is accepted. Biases and the LM head are
+// found among the tensors, since no key names them; only qwen3 has norms of Q and K.
 Result<ModelConfig> read_gguf_config(const GgufFile& file);
 
-// Whether general.architecture is eagle3: an EAGLE-3 head, as llama.cpp's converter writes it.
+// Returns whether general.architecture is eagle3: an EAGLE-3 head, as llama.cpp's converter writes
+// it.
 bool describes_eagle3(const GgufFile& file);
 
-// Reads such a head's description. Its embedding and LM head are its own where they are among the
+// Reads such a head's description. The head has its own embedding and LM head if they are among the
 // tensors.
 Result<ModelConfig> read_gguf_eagle3_config(const GgufFile& file);
 
-// general.sampling.*: what newer converters keep of generation_config.json. Absent keys are unset;
-// those that nothing here applies, such as mirostat, are named.
+// Reads general.sampling.*, to which newer converters copy generation_config.json. Absent keys are
+// unset; unsupported ones, such as mirostat, are listed by name.
 Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file);
 
-// The key of a field of forerun/sampling_fields.h by its gguf_name: "general.sampling.temp".
+// Returns the key of a field of forerun/sampling_fields.h by its gguf_name:
+// "general.sampling.temp".
 std::string gguf_sampling_key(std::string_view gguf_name);
-// How many of the last tokens the penalties look at; -1: all, as they do here.
+// The number of last tokens that the penalties look at; -1 means all, as in this engine.
 inline constexpr const char* kGgufPenaltyLast = "general.sampling.penalty_last_n";
 
-// Rows of a head whose rows of Q and K lie interleaved (RawTensor::interleaved_head); 0 for
-// architectures whose rows lie in order.
+// Returns the rows per head if rows of Q and K are interleaved (RawTensor::interleaved_head); 0 for
+// architectures with rows in order.
 int64_t interleaved_head(const GgufFile& file, const ModelConfig& config);
 
-// The architecture under which GGUF files hold the models of a family; kUnsupported where there is
-// none.
+// The architecture of a family's models in GGUF files; kUnsupported if there is none.
 struct GgufArchitecture {
   std::string_view name;  // general.architecture
-  bool interleaves_rows;  // rows of Q and K are interleaved, as RawTensor::interleaved_head says
+  bool interleaves_rows;  // rows of Q and K are interleaved as in RawTensor::interleaved_head
 };
 Result<GgufArchitecture> gguf_architecture(const ModelConfig& config);
 

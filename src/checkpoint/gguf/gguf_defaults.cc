@@ -1,4 +1,4 @@
-// Sampling defaults of a GGUF file, general.sampling.*.
+// Reads the sampling defaults of a GGUF file, general.sampling.*.
 #include <algorithm>
 #include <string>
 #include <type_traits>
@@ -33,7 +33,7 @@ Result<GenerationDefaults> read_gguf_defaults(const GgufFile& file) {
       option = static_cast<int32_t>(*value);
     }
   });
-  // How many tokens the penalties look back at: here all; 0 switches them off.
+  // The number of tokens that the penalties look at: this engine looks at all; 0 turns them off.
   const auto last = fields.integer(kGgufPenaltyLast, INT32_MIN, INT32_MAX);
   bool penalizes = false;
   for_each_sampling_field([&](const auto& field) {

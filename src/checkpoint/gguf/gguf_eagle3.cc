@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kTargetLayers = "eagle3.target_layers";
 
-// Numbers of layers in front of each tap.
+// Reads the number of layers before each tap.
 void read_taps(GgufMetadataReader& fields, Eagle3Config& head) {
   const auto layers = fields.integers(kTargetLayers, 0, kMaxLayers);
   if (!fields.ok()) return;

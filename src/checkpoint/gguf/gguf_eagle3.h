@@ -1,6 +1,6 @@
-// What the metadata of a GGUF file says about an EAGLE-3 head, beside the description of its layer.
+// The metadata of an EAGLE-3 head in a GGUF file, besides the description of its layer.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include "checkpoint/gguf/gguf_file.h"
@@ -8,8 +8,8 @@
 
 namespace forerun {
 
-// Fills config.eagle3, but for own_embedding and own_head; expects the layer's description and
-// vocab_size. Failures are recorded in `fields`.
+// Fills config.eagle3, except own_embedding and own_head; needs the layer's description and
+// vocab_size. Records failures in `fields`.
 void read_gguf_eagle3(const GgufFile& file, GgufMetadataReader& fields, ModelConfig& config);
 
 }  // namespace forerun

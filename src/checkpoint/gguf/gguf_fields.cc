@@ -15,13 +15,12 @@
 namespace forerun {
 namespace {
 
-// In which files a field means something.
+// The files in which a field has a meaning.
 enum class Where : uint8_t { kAll, kYarn, kNoYarn, kWindow };
 
 using Computed = double (*)(const ModelConfig&);
 
-// A field that changes nothing at the value `neutral`, `other`, or what `computed` gives in place
-// of it.
+// A field that changes nothing at the value `neutral`, at `other`, or at the result of `computed`.
 struct NeutralField {
   std::string_view name;
   double neutral = 0;
@@ -29,8 +28,8 @@ struct NeutralField {
   const char* accepted = "0";
   Where where = Where::kAll;
   Computed computed = nullptr;
-  // What llama_model_save_to_file() writes for architectures that do not have the field: it writes
-  // every field that llama.cpp knows. Accepted in its files alone.
+  // The value that llama_model_save_to_file() writes for architectures without the field: it writes
+  // every field that llama.cpp knows. Accepted only in its files.
   std::optional<double> saved = std::nullopt;
 };
 
@@ -114,7 +113,7 @@ constexpr NeutralField kNeutralFields[] = {
      .computed = rope_base},
 };
 
-// A field of text, and the values that change nothing.
+// A text field, and the values that change nothing.
 struct NeutralText {
   std::string_view name;
   std::string_view accepted[2];
@@ -122,13 +121,13 @@ struct NeutralText {
 
 constexpr NeutralText kNeutralTexts[] = {
     {"hidden_activation", {"silu", "swish"}},
-    // How rows of Q and K lie, which the architecture says as well.
+    // The order of rows of Q and K, which also follows from the architecture.
     {"tensor_data_layout", {"Meta AI original pth", "reference"}},
 };
 
-// First the fields that gguf_config.cc and gguf_eagle3.cc read, then those that say nothing about a
-// dense decoder: fields of other architectures, and of tensors that are refused where they are. A
-// "." or "_" at the end stands for all names that begin so.
+// First the fields that gguf_config.cc and gguf_eagle3.cc read, then those that do not affect a
+// dense decoder: fields of other architectures, and of tensors that are refused. A "." or "_" at
+// the end stands for all names with this prefix.
 constexpr std::string_view kOtherFields[] = {
     "vocab_size",
     "context_length",
@@ -155,7 +154,7 @@ constexpr std::string_view kOtherFields[] = {
     "norm_before_fc",
 
     "rope.scaling.finetuned",
-    "rope.dimension_sections",  // axes of images; those of a text are one
+    "rope.dimension_sections",  // axes of images; a text has one axis
     "attention.layer_norm_epsilon",
     "attention.group_norm_epsilon",
     "attention.group_norm_groups",
@@ -228,12 +227,12 @@ bool applies(Where where, const ModelConfig& config) {
   return true;
 }
 
-// Whether the values differ by no more than roundings in 32 bits.
+// Returns whether the values differ only by rounding to 32 bits.
 bool is_near(float value, double wanted) {
   return std::abs(value - wanted) <= 1e-5 * std::abs(wanted);
 }
 
-// Writes as many digits as tell values of 32 bits apart.
+// Writes as many digits as distinguish 32-bit floats.
 std::string number_text(double number) {
   char text[32];
   for (const int digits : {6, 9}) {

@@ -1,8 +1,8 @@
-// Fields of an architecture ("llama.logit_scale") that change what a model computes, beside those
-// that gguf_config.cc reads. One table says of every field that llama.cpp knows whether it is read,
-// never changes a decoder of these families, or must have the value that changes nothing.
+// Checks of an architecture's fields ("llama.logit_scale") that change what a model computes,
+// besides those that gguf_config.cc reads. One table covers every field that llama.cpp knows: it is
+// read elsewhere, never changes a decoder of these families, or must have its neutral value.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <string>
@@ -15,13 +15,13 @@
 
 namespace forerun {
 
-// Records a failure where a field has a value under which the model computes something else.
-// `prefix` is the architecture's, "llama."; `config` has its shape and rope scaling.
+// Records a failure if a field has a value that makes the model compute something else. `prefix` is
+// the architecture's, "llama."; `config` has its shape and RoPE scaling.
 void check_gguf_fields(GgufMetadataReader& fields, std::string_view prefix,
                        const ModelConfig& config);
 
-// What a user should know of the file's fields, a phrase each: those that neither this table nor
-// llama.cpp knows, and a number of tokens that is not the list's.
+// Returns warnings about the file's fields for the user, one phrase each: fields that neither this
+// table nor llama.cpp knows, and a number of tokens that differs from the list's.
 std::vector<std::string> unread_gguf_fields(const GgufFile& file);
 
 }  // namespace forerun

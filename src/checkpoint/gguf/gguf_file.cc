@@ -24,7 +24,7 @@ std::string part_of(int64_t part, int64_t num_parts) {
   return "part " + std::to_string(part) + " of " + std::to_string(num_parts);
 }
 
-// Whether the first part's `split` agrees with the file's name.
+// Checks that the first part's `split` agrees with the file's name.
 Status check_first_part(const std::optional<GgufPartName>& name,
                         const std::optional<GgufSplit>& split, const std::string& file) {
   if (!split) {
@@ -149,7 +149,7 @@ void GgufFile::add(Part part) {
 }
 
 Status GgufFile::finish() {
-  // Stable, so that of two tensors with one name the one in the later part comes second.
+  // The sort is stable: of two tensors with the same name, the one in the later part comes second.
   std::stable_sort(tensors_.begin(), tensors_.end(),
                    [](const auto& left, const auto& right) { return left.name < right.name; });
   const auto twice = std::adjacent_find(
@@ -178,7 +178,7 @@ bool is_gguf_path(const std::filesystem::path& path) {
   if (lower_case(path.extension().string()) == ".gguf") {
     return !std::filesystem::is_directory(path, error);
   }
-  // A FIFO would hold the process up until somebody writes into it.
+  // Opening a FIFO would block until somebody writes into it.
   if (!std::filesystem::is_regular_file(path, error)) return false;
   char begin[kGgufMagic.size()] = {};
   std::ifstream(path, std::ios::binary).read(begin, sizeof begin);

@@ -24,7 +24,7 @@ class GgufFileTest : public testing::Test {
   std::filesystem::path part(uint32_t number, uint32_t num_parts = 3) const {
     return path(gguf_part_name({.name = "toy", .part = number, .num_parts = num_parts}));
   }
-  // Three parts with one tensor each; only the first one has metadata of its own.
+  // Writes three parts with one tensor each; only the first one has general metadata.
   void write_parts() const {
     first().write(part(1));
     second().write(part(2));
@@ -227,7 +227,7 @@ TEST_F(GgufFileTest, RefusesOtherFilesByName) {
   EXPECT_EQ(GgufFile::open(dir_.path()).status().code(), StatusCode::kInvalidArgument);
 }
 
-// The file is sparse: the header's limit is checked before its zeros are read.
+// The file is sparse: the limit of the header must be checked before its zeros are read.
 TEST_F(GgufFileTest, RefusesHeadersBeyondTheLimit) {
   const auto file = path("toy.gguf");
   GgufRig rig;

@@ -17,12 +17,12 @@ namespace {
 
 constexpr uint64_t kMinValueBytes = 8 + 4 + 1;       // an empty key, a type, one byte
 constexpr uint64_t kMinTensorBytes = 8 + 4 + 4 + 8;  // an empty name, no extents, type, offset
-constexpr uint64_t kMinArrayBytes = 4 + 8;           // type and number of the elements
+constexpr uint64_t kMinArrayBytes = 4 + 8;           // type and number of elements
 constexpr uint64_t kMinStringBytes = 8;              // the length
 constexpr uint32_t kMaxGgufRank = 4;
 constexpr uint32_t kDefaultAlignment = 32;
-constexpr uint32_t kMinAlignment = 8;  // that of the largest element
-// A count that lies must not allocate more than this many elements in advance.
+constexpr uint32_t kMinAlignment = 8;  // alignment of the largest element
+// A wrong count must not reserve more than this many elements in advance.
 constexpr uint64_t kMaxReserved = uint64_t{1} << 20;
 
 static_assert(std::endian::native == std::endian::little, "the header is read as it lies");
@@ -33,7 +33,8 @@ Status corrupt_header(std::string message) {
 
 std::string label_of(std::string_view name) { return "tensor " + in_quotes(name) + ": "; }
 
-// Files of llama.cpp before GGUF begin with the letters of their kind's name, last one first.
+// Returns advice for llama.cpp's files from before GGUF, which begin with the letters of their
+// format's name in reverse.
 const char* way_out_for_magic(std::string_view magic) {
   if (magic == "lmgg" || magic == "fmgg" || magic == "tjgg") {
     return " (the format before GGUF: take the model's GGUF file, or convert with llama.cpp's "
@@ -63,8 +64,8 @@ class HeaderParser {
   uint64_t left() const { return bytes_.size() - position_; }
   const std::byte* here() const { return bytes_.data() + position_; }
 
-  // The following three advance past what they read, or return false and keep what they needed for
-  // truncated().
+  // The next three functions advance past what they read, or return false and keep the required
+  // bytes for truncated().
   bool skip(uint64_t count) {
     needed_ = count;
     if (count > left()) return false;
@@ -97,7 +98,7 @@ class HeaderParser {
                           std::to_string(position_) + "; accepted: at least " +
                           std::to_string(needed_) + limit());
   }
-  // Whether `count` things of at least `bytes` bytes each fit into what is left.
+  // Checks that `count` things of at least `bytes` bytes each fit into the remaining bytes.
   Status check_count(const std::string& label, std::string_view things, uint64_t count,
                      uint64_t bytes) const {
     if (count <= left() / bytes) return Status();
@@ -213,7 +214,7 @@ Status HeaderParser::read_array(const std::string& label, int depth, GgufValue* 
   if (fixed != 0) {
     if (!skip(value->count * fixed)) return truncated(label);
   } else if (of_strings) {
-    // The elements of nested arrays are not kept: nothing reads them.
+    // Elements of nested arrays are not kept, because no caller reads them.
     if (depth == 1) value->strings.reserve(std::min(value->count, kMaxReserved));
     for (uint64_t idx = 0; idx < value->count; ++idx) {
       std::string_view text;
@@ -274,7 +275,7 @@ Status HeaderParser::read_tensors() {
       }
       tensor.shape[dim] = static_cast<int64_t>(extent);
     }
-    // begin is counted from the start of the data until place_tensors().
+    // `begin` counts from the start of the data until place_tensors().
     if (!read(&tensor.ggml_type) || !read(&tensor.begin)) return truncated(label);
     header_.tensors.push_back(std::move(tensor));
   }
@@ -291,7 +292,7 @@ Status HeaderParser::check_names() const {
   return corrupt_header(label_of(*twice) + "found twice; accepted: every name once");
 }
 
-// 0 where the type's size is not known.
+// Returns the bytes of a tensor, or 0 if the type's size is not known.
 Result<uint64_t> HeaderParser::size_of(const GgufTensor& tensor) const {
   const std::optional<GgmlLayout> layout = ggml_layout(tensor.ggml_type);
   if (!layout) return uint64_t{0};
@@ -301,7 +302,8 @@ Result<uint64_t> HeaderParser::size_of(const GgufTensor& tensor) const {
                           " weights; accepted: a multiple of " + std::to_string(layout->weights) +
                           ", the block of " + ggml_type_name(tensor.ggml_type));
   }
-  // An extent of 0 does not hide that the others are too large: callers multiply in other orders.
+  // An extent of 0 must not hide that the others are too large, since callers multiply in other
+  // orders.
   bool is_empty = false;
   int64_t weights = 1;
   int64_t bytes = 0;

@@ -1,7 +1,7 @@
-// Feeds bytes to the GGUF header parser. What it accepts must keep its promises: tensors within the
-// file, in order, aligned, of the size that shape and type say; keys that are found; strings within
-// the file; fields that are checked. Inputs that are no GGUF file are replaced by a small valid
-// one, from which the fuzzer goes on.
+// Feeds bytes to the GGUF header parser. An accepted header must keep its promises: tensors lie
+// within the file, in order, aligned, with the size of their shape and type; keys are found;
+// strings lie within the file; fields are checked. A small valid file replaces inputs that are no
+// GGUF file, so that the fuzzer can start from it.
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>

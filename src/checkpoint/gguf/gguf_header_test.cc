@@ -24,7 +24,7 @@ Result<GgufHeader> parse_gguf(const std::string& file) {
 
 std::string zeros(size_t bytes) { return std::string(bytes, '\0'); }
 
-// Some of everything; its last byte is one of a tensor.
+// Returns a file with one value of many kinds; its last byte belongs to a tensor.
 GgufRig small_file() {
   GgufRig rig;
   rig.value("general.architecture", "llama")
@@ -175,7 +175,7 @@ TEST(GgufHeader, EveryTruncationIsRefused) {
   }
 }
 
-// The header alone is enough, as long as the size of the whole file is the true one.
+// The header alone is enough if the size of the whole file is correct.
 TEST(GgufHeader, ReadsNothingBehindTheHeader) {
   const GgufRig rig = small_file();
   const std::string header = rig.header();
@@ -183,7 +183,7 @@ TEST(GgufHeader, ReadsNothingBehindTheHeader) {
   EXPECT_FALSE(parse_gguf_header(std::as_bytes(std::span(header)), rig.bytes().size() - 1).ok());
 }
 
-// Whatever a changed byte makes of the header, it is refused or keeps its promises.
+// Whatever byte changes, the header must be refused or keep its promises.
 TEST(GgufHeader, EveryChangedByteIsRefusedOrHarmless) {
   const GgufRig rig = small_file();
   const std::string file = rig.bytes();
@@ -208,7 +208,7 @@ TEST(GgufHeader, EveryChangedByteIsRefusedOrHarmless) {
   EXPECT_GT(refused, 1000U);
 }
 
-// A value that is an array of `depth` arrays, one within the other, the innermost one empty.
+// Returns a value of `depth` nested arrays, the innermost one empty.
 std::string arrays(int depth) {
   std::string bytes;
   for (int level = 1; level < depth; ++level) bytes += gguf_bytes(9U) + gguf_bytes<uint64_t>(1);

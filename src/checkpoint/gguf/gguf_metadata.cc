@@ -22,7 +22,7 @@ T load(const std::byte* from) {
   return value;
 }
 
-// Unset where the value at `from` is no integer or exceeds 2^63 - 1.
+// Returns unset if the value at `from` is no integer or exceeds 2^63 - 1.
 std::optional<int64_t> integer_at(GgufType type, const std::byte* from) {
   switch (type) {
     case GgufType::kUint8:
@@ -69,7 +69,7 @@ std::string_view gguf_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-// One value of a type with a fixed size.
+// Describes one value of a type with a fixed size.
 std::string described(GgufType type, const std::byte* from) {
   if (type == GgufType::kBool) return load<uint8_t>(from) != 0 ? "true" : "false";
   if (type == GgufType::kUint64) return std::to_string(load<uint64_t>(from));

@@ -13,7 +13,7 @@
 namespace forerun {
 namespace {
 
-// Every type of the format.
+// Returns a file with a value of every type.
 GgufRig every_type() {
   GgufRig rig;
   rig.value<uint8_t>("u8", 200)
@@ -38,7 +38,7 @@ GgufRig every_type() {
       .array("doubles", std::vector<double>{0.25})
       .array<std::string>("none", {});
   rig.raw_value("flags", kGgufArrayNumber, gguf_bytes(7U) + gguf_bytes<uint64_t>(2) + "\1" + '\0');
-  // An array of two arrays: of one integer, of one string.
+  // The array has two arrays: one of an integer, one of a string.
   rig.raw_value("nested", kGgufArrayNumber,
                 gguf_bytes(9U) + gguf_bytes<uint64_t>(2) + gguf_bytes(0U) +
                     gguf_bytes<uint64_t>(1) + "\7" + gguf_bytes(8U) + gguf_bytes<uint64_t>(1) +

@@ -1,5 +1,5 @@
-// Writes GGUF files for tests: metadata and tensors of every type, parts of split models, and files
-// that lie. Shares no code with the reader.
+// A writer of GGUF files for tests: metadata and tensors of every type, parts of split models, and
+// corrupt files. It shares no code with the reader.
 #pragma once
 
 #include <cstdint>
@@ -22,12 +22,12 @@ std::string gguf_bytes(T number) {
   return bytes;
 }
 
-// A string as the format has it: its length, then its text.
+// Returns a string in the file's form: its length, then its text.
 inline std::string gguf_string(std::string_view text) {
   return gguf_bytes<uint64_t>(text.size()).append(text);
 }
 
-// The format's number of a type of values.
+// Returns the format's number of a value type.
 template <class T>
 constexpr uint32_t gguf_type_number() {
   if constexpr (std::is_same_v<T, uint8_t>) return 0;
@@ -48,13 +48,13 @@ inline constexpr uint32_t kGgufArrayNumber = 9;
 
 class GgufRig {
  public:
-  // What the file states; the counts are the true ones if unset.
+  // Numbers that the file states; the counts are the true ones if unset.
   uint32_t version = 3;
-  uint32_t alignment = 32;  // alignment of the data; the caller adds the metadata value
+  uint32_t alignment = 32;  // of the data; the caller adds the metadata value
   std::optional<uint64_t> num_values;
   std::optional<uint64_t> num_tensors;
 
-  // T is one of the types of gguf_type_number().
+  // T must be one of the types of gguf_type_number().
   template <class T>
   GgufRig& value(std::string_view key, const T& value) {
     static_assert(gguf_type_number<T>() < 13);
@@ -67,7 +67,7 @@ class GgufRig {
     for (const T& each : values) bytes += element(each);
     return raw_value(key, kGgufArrayNumber, bytes);
   }
-  // `bytes` go into the file as they are.
+  // Adds a value with `bytes` as they are.
   GgufRig& raw_value(std::string_view key, uint32_t type, std::string_view bytes) {
     values_ += gguf_string(key) + gguf_bytes(type);
     values_ += bytes;
@@ -75,8 +75,8 @@ class GgufRig {
     return *this;
   }
 
-  // `shape`: outermost extent first. `bytes` follow those of the tensor before, aligned; `offset`
-  // is what the file states in place of their true offset.
+  // Adds a tensor. `shape` has the outermost extent first. `bytes` follow those of the previous
+  // tensor, aligned; the file states `offset` instead of the true one if it is set.
   GgufRig& tensor(std::string_view name, uint32_t ggml_type, const std::vector<uint64_t>& shape,
                   std::string_view bytes, std::optional<uint64_t> offset = std::nullopt) {
     data_.resize((data_.size() + alignment - 1) / alignment * alignment);
@@ -90,19 +90,19 @@ class GgufRig {
     return *this;
   }
 
-  // The three values of a part of a split model; `part_idx` is from 0.
+  // Adds the three values of a part of a split model; `part_idx` counts from 0.
   GgufRig& split(uint16_t part_idx, uint16_t num_parts, int32_t num_tensors_of_all) {
     return value("split.no", part_idx)
         .value("split.count", num_parts)
         .value("split.tensors.count", num_tensors_of_all);
   }
 
-  // All that stands before the tensors' bytes, without padding.
+  // Returns all bytes before the tensors' bytes, without padding.
   std::string header() const {
     return "GGUF" + gguf_bytes(version) + gguf_bytes(num_tensors.value_or(true_num_tensors_)) +
            gguf_bytes(num_values.value_or(true_num_values_)) + values_ + tensors_;
   }
-  // The whole file, which ends where the last tensor does.
+  // Returns the whole file, which ends with the last tensor.
   std::string bytes() const {
     std::string file = header();
     if (true_num_tensors_ == 0) return file;

@@ -10,7 +10,7 @@
 namespace forerun {
 namespace {
 
-// Tokens that end a turn by their names: files name one end of text, models write several.
+// Names of tokens that end a turn: files name one end token, but models write several.
 constexpr std::string_view kEndsOfTurns[] = {"<|eot_id|>",
                                              "<|eom_id|>",
                                              "<|im_end|>",
@@ -30,8 +30,8 @@ constexpr std::string_view kEndsOfTurns[] = {"<|eot_id|>",
                                              "</s>",
                                              "[EOS]",
                                              "<｜end▁of▁sentence｜>"};
-// Types of tokens that no ordinary text has. Some converters call a name of the list user-defined;
-// llama.cpp ends a text there, too.
+// Types of tokens that do not occur in ordinary text. Some converters mark a name in the list as
+// user-defined; llama.cpp ends a text there, too.
 constexpr int64_t kControlToken = 3, kUserDefinedToken = 4;
 
 void add_named_ends(GgufMetadataReader& fields, ModelConfig& config) {
@@ -60,7 +60,7 @@ void read_gguf_special_tokens(GgufMetadataReader& fields, ModelConfig& config) {
                                  "tokenizer.ggml.eom_token_id"}) {
     if (const auto token = id(name)) config.eos_token_ids.push_back(*token);
   }
-  // Ollama's, which names all of them.
+  // Ollama's key, which lists all of them.
   const auto ends = fields.integers("tokenizer.ggml.eos_token_ids", -1, UINT32_MAX);
   for (const int64_t end : ends.value_or(std::vector<int64_t>())) {
     if (end >= 0 && end < config.vocab_size) {

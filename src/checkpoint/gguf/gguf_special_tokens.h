@@ -1,6 +1,6 @@
-// Which tokens begin and end a text, as a GGUF file says.
+// The begin and end tokens of a GGUF file.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include "checkpoint/gguf/gguf_metadata.h"
@@ -8,8 +8,8 @@
 
 namespace forerun {
 
-// Sets bos_token_id and eos_token_ids, sorted: those that the file names, and tokens by whose names
-// models end their turns. Ids from config.vocab_size on are left out.
+// Sets bos_token_id and eos_token_ids, sorted: those in the file's metadata, and tokens with the
+// names of usual end-of-turn tokens. Leaves out ids from config.vocab_size on.
 void read_gguf_special_tokens(GgufMetadataReader& fields, ModelConfig& config);
 
 }  // namespace forerun

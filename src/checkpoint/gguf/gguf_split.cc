@@ -14,7 +14,7 @@ constexpr std::string_view kPartKey = "split.no";
 constexpr std::string_view kCountKey = "split.count";
 constexpr std::string_view kTensorsKey = "split.tensors.count";
 
-// Takes "00012" from the end of `text`.
+// Removes a number such as "00012" from the end of `text`.
 std::optional<uint32_t> take_number(std::string_view* text) {
   if (text->size() < kDigits) return std::nullopt;
   uint32_t number = 0;

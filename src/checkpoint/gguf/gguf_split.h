@@ -1,6 +1,6 @@
-// Split models: the names of their parts, and the metadata that say which part a file is.
+// Split models: the names of their parts, and the metadata with a part's number.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,14 @@
 
 namespace forerun {
 
-// NAME-00002-of-00003.gguf is part 2 of 3.
+// The name of a part: NAME-00002-of-00003.gguf is part 2 of 3.
 struct GgufPartName {
   std::string name;  // NAME
   uint32_t part = 0;
   uint32_t num_parts = 0;
 };
 
-// Unset where `file_name` has another form; the numbers are as the name states them.
+// Returns unset if `file_name` has another form; the numbers are as in the name.
 std::optional<GgufPartName> parse_gguf_part_name(std::string_view file_name);
 std::string gguf_part_name(const GgufPartName& name);
 
@@ -30,8 +30,8 @@ struct GgufSplit {
   int64_t num_tensors = 0;  // split.tensors.count: the tensors of all parts
 };
 
-// Unset where there is none of the three keys. Fails (kCorrupt) where only some are there, or one
-// has a value out of range. `source` is what messages call the file.
+// Returns unset if none of the three keys exists. Fails (kCorrupt) if only some exist, or if one
+// has a value out of range. `source` is the name of the file in messages.
 Result<std::optional<GgufSplit>> read_gguf_split(const GgufMetadata& metadata,
                                                  const std::string& source);
 

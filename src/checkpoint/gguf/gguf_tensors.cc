@@ -1,4 +1,4 @@
-// The tensors of a GGUF file as a TensorTable.
+// Makes the TensorTable of a GGUF file.
 #include <string>
 #include <utility>
 

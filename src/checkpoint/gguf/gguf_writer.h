@@ -1,7 +1,7 @@
-// The header of a GGUF file of version 3, little-endian: metadata, then the table of tensors, whose
-// bytes follow at offsets that are multiples of 32.
+// A writer of the header of a GGUF file of version 3, little-endian: metadata, then the table of
+// tensors, with offsets that are multiples of 32.
 //
-// Thread rules: one thread.
+// Only one thread may use a writer.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline constexpr uint64_t kGgufAlignment = 32;  // bytes
 
 class GgufWriter {
  public:
-  // A key may be added once.
+  // Add a value; each key may be added once.
   void add(std::string_view key, uint32_t value);
   void add(std::string_view key, int32_t value);
   void add(std::string_view key, float value);
@@ -28,18 +28,19 @@ class GgufWriter {
   void add(std::string_view key, std::span<const std::string_view> values);
   void add(std::string_view key, std::span<const int32_t> values);
   void add(std::string_view key, std::span<const float> values);
-  // A value of another file.
+  // Copies a value of another file.
   void copy(const GgufValue& value);
 
-  // `shape`: outermost extent first. The tensor lies behind those added before.
+  // Adds a tensor behind those added before. `shape` has the outermost extent first.
   void add_tensor(std::string_view name, uint32_t ggml_type, std::span<const int64_t> shape,
                   uint64_t bytes);
 
-  // The bytes that the file begins with. offsets() count from the byte after them.
+  // Returns the header's bytes, with which the file begins. offsets() count from the byte after
+  // them.
   std::string header() const;
-  // One offset for each tensor, in the order in which they were added.
+  // Returns one offset per tensor, in the order in which they were added.
   std::span<const uint64_t> offsets() const { return offsets_; }
-  // The bytes of all tensors together, with the gaps between them.
+  // Returns the bytes of all tensors, with the gaps between them.
   uint64_t data_bytes() const { return data_bytes_; }
 
  private:

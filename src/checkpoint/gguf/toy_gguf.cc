@@ -15,12 +15,12 @@ namespace {
 constexpr uint32_t kF32 = 0;
 constexpr uint32_t kI64 = 27;
 
-// Where a block has its scales, and how large a weight is for a scale of 1.
+// The offsets of a block's scales, and the size of a weight for a scale of 1.
 struct BlockScales {
   BlockFormat format;
   int64_t d;           // offset of the f16, or of MXFP4's exponent
-  int64_t dmin;        // -1: none
-  float deviation;     // deviation of the weights for d = 1
+  int64_t dmin;        // -1 if there is none
+  float deviation;     // standard deviation of the weights for d = 1
   float min_of_scale;  // dmin / d for weights around 0
 };
 
@@ -90,7 +90,8 @@ std::string bytes_of(const std::vector<float>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
 }
 
-// Rows of each head in the order 0, d/2, 1, d/2 + 1, ..., as llama.cpp's converter writes them.
+// Returns the rows of each head in the order 0, d/2, 1, d/2 + 1, ..., as llama.cpp's converter
+// writes them.
 std::vector<float> interleaved(const std::vector<float>& rows, int64_t width, int64_t head) {
   std::vector<float> out;
   const int64_t count = static_cast<int64_t>(rows.size()) / width;
@@ -113,7 +114,7 @@ void add_head_metadata(const ToySpec& spec, GgufRig& rig) {
   rig.value("eagle3.norm_before_fc", head.norm_of_taps == Eagle3Config::NormOfTaps::kTogether);
 }
 
-// The tokens of the rows, for the distances that safetensors has.
+// Converts safetensors' distances to the tokens of the rows.
 std::string tokens_of_rows(const StoredTensor& distances) {
   std::string bytes;
   for (int64_t row = 0; row < distances.shape[0]; ++row) {
@@ -144,7 +145,7 @@ void add_metadata(const ToySpec& spec, GgufRig& rig) {
   if (spec.eagle3) add_head_metadata(spec, rig);
 }
 
-// Adds what toy_tensors() leaves out of a head's names.
+// Adds the prefix that toy_tensors() omits from a head's names.
 std::string whole_name(const ToySpec& spec, const std::string& name) {
   constexpr std::string_view kMidlayer = "midlayer.";
   if (!spec.eagle3 || name == "lm_head.weight") return name;

@@ -6,13 +6,13 @@
 
 namespace forerun {
 
-// The metadata and tensors of toy_tensors(spec), without a tokenizer. `spec.family`: llama, qwen2
-// or qwen3; its dtype must be kF32. Linear layers, embedding and head take spec.gguf_formats in
-// turn, each with random blocks about as large as the weights that they replace; without formats
-// everything is f32 and has the spec's weights. An EAGLE-3 head is laid out as llama.cpp's
-// converter writes it; the spec names its taps.
+// Returns the metadata and tensors of toy_tensors(spec), without a tokenizer. `spec.family` must be
+// llama, qwen2 or qwen3, and its dtype kF32. Linear layers, embedding and head take
+// spec.gguf_formats in turn, each with random blocks about as large as the weights that they
+// replace; without formats everything is f32 and has the spec's weights. An EAGLE-3 head has the
+// layout of llama.cpp's converter, and the spec gives its taps.
 //
-// A quarter of spec.perturbation is the share of the blocks that are drawn anew.
+// A quarter of spec.perturbation is the share of blocks that are drawn anew.
 GgufRig toy_gguf(const ToySpec& spec);
 
 }  // namespace forerun

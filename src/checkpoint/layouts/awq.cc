@@ -1,4 +1,4 @@
-// AWQ as AutoAWQ writes it, 4 bits with zero points: versions "gemm", "gemv" and "gemv_fast".
+// AutoAWQ's layouts with 4 bits and zero points: versions "gemm", "gemv" and "gemv_fast".
 #include <cmath>
 #include <limits>
 #include <string>
@@ -10,7 +10,7 @@ namespace forerun {
 namespace {
 
 constexpr size_t kAwqQweight = 0, kAwqQzeros = 1, kAwqScales = 2;
-constexpr int64_t kAwqWord = 8;  // quants of a word of 32 bits
+constexpr int64_t kAwqWord = 8;  // quants per 32-bit word
 
 int64_t eight_quants(const PartTensors&) { return kAwqWord; }
 
@@ -52,7 +52,7 @@ float gemm_scale(const PartTensors& layer, int64_t out, int64_t group) {
 }
 
 // "gemv": qweight [out][in / 8] in order, qzeros [out][words], scales [out][8 * words]; the words
-// of an output are filled up for the kernels that AutoAWQ has.
+// of an output are padded for AutoAWQ's kernels.
 int64_t zero_words(const PartTensors& layer) {
   const int64_t multiple = layer.group >= 128 ? 1 : 128 / layer.group;
   return divided(divided(layer.groups, kAwqWord), multiple) * multiple;
@@ -108,7 +108,7 @@ constexpr LayoutPart kGemvFastParts[] = {
      }},
 };
 
-constexpr int64_t kFastChunk = 64;  // inputs of which 4 outputs lie together
+constexpr int64_t kFastChunk = 64;  // contiguous inputs of 4 outputs
 
 int64_t four_outputs(const PartTensors&) { return 4; }
 int64_t fast_chunk(const PartTensors&) { return kFastChunk; }
@@ -120,7 +120,7 @@ void gemv_fast_quants(const PartTensors& layer, int64_t out, int64_t first, int6
     // In a run of 32 inputs, input 8a + 2b + c lies at 8b + 4c + a.
     const int64_t a = in % 32 / 8, b = in % 8 / 2, c = in % 2;
     const int64_t place = in / 32 * 32 + 8 * b + 4 * c + a;
-    // A chunk has the 64 inputs of 4 outputs one after another, in words of four.
+    // A chunk has 64 inputs of 4 outputs, one output after another, in words of four.
     const int64_t within = out % 4 * kFastChunk + place % kFastChunk;
     const int64_t word = out / 4 * layer.in + place / kFastChunk * kFastChunk + within / 4;
     to[i] =
@@ -128,14 +128,15 @@ void gemv_fast_quants(const PartTensors& layer, int64_t out, int64_t first, int6
   }
 }
 
-// The whole number that the stored product was made of; nothing where it is none of 0 .. 15.
+// Finds the integer in the stored product; returns false if it is none of 0 .. 15.
 bool fast_zero(const PartTensors& layer, int64_t out, int64_t group, int16_t& zero) {
   const int64_t index = group * layer.out + out;
   const float scale = float_at(layer[kAwqScales], index);
   const float product = -float_at(layer[kAwqQzeros], index);
   const float ratio = scale == 0.0f && product == 0.0f ? 0.0f : product / scale;
   const float nearest = std::nearbyint(ratio);
-  // A product of f16 is off by a 2,048th at most; products below the normal range by more.
+  // The relative error of an f16 product is at most 1/2048; products below the normal range have a
+  // larger one.
   const bool is_whole = nearest >= 0.0f && nearest <= 15.0f && std::abs(ratio - nearest) < 0.25f;
   zero = is_whole ? static_cast<int16_t>(nearest) : int16_t{0};
   return is_whole;
@@ -147,7 +148,7 @@ int16_t gemv_fast_zero(const PartTensors& layer, int64_t out, int64_t group) {
   return zero;
 }
 
-// NaN where the zero is none, so that a damaged file shows in its outputs.
+// Returns NaN if the zero is invalid, so that a damaged file shows in its outputs.
 float gemv_fast_scale(const PartTensors& layer, int64_t out, int64_t group) {
   int16_t zero;
   if (!fast_zero(layer, out, group, zero)) return std::numeric_limits<float>::quiet_NaN();

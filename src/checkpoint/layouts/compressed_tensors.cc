@@ -1,7 +1,7 @@
-// compressed-tensors: pack-quantized words, and int8 weights of int-quantized and naive-quantized.
-// The e4m3 weights of float-quantized and naive-quantized are those of scaled_floats.cc.
+// compressed-tensors' layouts: pack-quantized words, and int8 weights of int-quantized and
+// naive-quantized. scaled_floats.cc reads the e4m3 weights of float-quantized and naive-quantized.
 //
-// Activations are never quantized here, whatever the scheme says about them.
+// This engine never quantizes activations, whatever the scheme says about them.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -17,7 +17,8 @@ constexpr size_t kIntWeight = 0, kIntScale = 1, kIntZero = 2;
 
 int64_t packed_in_a_word(const PartTensors& layer) { return 32 / layer.bits; }
 
-// [out][groups]; one scale of an output may lack the second extent, one of all is a tensor's.
+// Returns [out][groups]; with one scale per output the second extent may be missing, and with a
+// single scale the tensor has one element.
 Shapes scale_shapes(const PartTensors& layer, DType) {
   Shapes shapes = {{layer.out, layer.groups}};
   if (layer.groups == 1) {
@@ -112,7 +113,7 @@ constexpr LayoutPart kByteParts[] = {
     {".input_zero_point", "", PartRole::kNotRead, 0, nullptr},
 };
 
-// Sets what the group's "weights" say. `format` is the group's own, or that of all.
+// Reads the group's "weights". `format` is the group's own, or the common one.
 void read_weights(FieldReader& weights, const std::string& format, LayerScheme& scheme) {
   const auto refuse = [&](const char* field, const std::string& accepted) {
     weights.refuse(field, accepted + "; " + std::string(kTakeTheOriginal),
@@ -154,7 +155,7 @@ void read_weights(FieldReader& weights, const std::string& format, LayerScheme& 
   }
   scheme.has_zeros = !weights.boolean("symmetric").value_or(true);
   if (is_float && scheme.has_zeros) return refuse("symmetric", "true with float weights");
-  // "weight" and "static" say in which order a group's weights were rounded, and nothing more.
+  // "weight" and "static" only tell in which order a group's weights were rounded.
   if (!weights.truthy("actorder")) return;
   const std::string name =
       weights.choice("actorder", {"group", "dynamic", "weight", "static"}).value_or("weight");
@@ -252,8 +253,8 @@ void read_compressed_tensors_fields(FieldReader& fields, QuantizationConfig& qua
           StatusCode::kUnsupported);
     }
   }
-  // "frozen" says that scales are final; some writers leave it in files that are compressed. vLLM
-  // reads the tensors whatever it says. Before that scales may be those of no weight.
+  // "frozen" says that scales are final; some writers leave it in compressed files. vLLM reads the
+  // tensors whatever it says. With an earlier status the scales may belong to no weight.
   const std::string status = fields.string("quantization_status").value_or("compressed");
   if (status != "compressed" && status != "frozen") {
     fields.refuse("quantization_status",

@@ -1,4 +1,4 @@
-// GPTQ as AutoGPTQ and GPTQModel write it: 4 or 8 bits, in order of inputs or sorted by activation
+// AutoGPTQ's and GPTQModel's layouts: 4 or 8 bits, in input order or sorted by activation
 // ("desc_act").
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -36,7 +36,8 @@ uint32_t quant_of(uint32_t word, int64_t index, int32_t bits) {
   return (word >> (index * bits)) & ((1u << bits) - 1u);
 }
 
-// A row of words has a word of each output: those of all asked for are read before the next row.
+// A row of words has a word of each output; reads those of all requested outputs before the next
+// row.
 void gptq_quants(const PartTensors& layer, int64_t out, int64_t first, MatrixView<uint8_t> to) {
   const int64_t quants = quants_a_word(layer), last = first + to.dim(1);
   for (int64_t in = first; in < last;) {
@@ -62,8 +63,8 @@ float gptq_scale(const PartTensors& layer, int64_t out, int64_t group) {
   return float_at(layer[kGptqScales], group * layer.out + out);
 }
 
-// Layers that GPTQModel leaves out lie under "-:PATTERN"; other keys give layers options of their
-// own.
+// Reads "dynamic": "-:PATTERN" lists layers that GPTQModel leaves out; other keys give layers their
+// own options.
 void read_dynamic(FieldReader& fields, QuantizationConfig& quantization) {
   const auto dynamic = fields.object("dynamic");
   if (!dynamic) return;
@@ -79,7 +80,7 @@ void read_dynamic(FieldReader& fields, QuantizationConfig& quantization) {
   }
 }
 
-// Names of layers, or lists of them.
+// Reads names of layers, or lists of them.
 void read_targets(FieldReader& fields, std::vector<std::string>& targets) {
   const auto* const list = fields.any_list("modules_in_block_to_quantize");
   if (list == nullptr) return;

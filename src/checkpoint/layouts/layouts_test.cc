@@ -1,4 +1,4 @@
-// Every layout and option: small files of toy_layouts.h are read as the formulas there say.
+// Checks every layout and option: small files of toy_layouts.h must be read as their formulas say.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ constexpr ModuleKind kLinearKinds[] = {ModuleKind::kQ,   ModuleKind::kK,    Modu
                                        ModuleKind::kO,   ModuleKind::kGate, ModuleKind::kUp,
                                        ModuleKind::kDown};
 
-// The toy checkpoint with its linear layers in the layout.
+// Returns the tensors of the toy checkpoint with its linear layers in the layout.
 std::vector<StoredTensor> layout_tensors(const ToyLayout& layout) {
   return toy_tensors(layout_spec(layout));
 }
@@ -86,7 +86,7 @@ void expect_range(const ToyLayer& layer, const RawTensor& tensor, int64_t out, i
   }
 }
 
-// Many outputs at once are the same as one after the other.
+// Reading many outputs at once must equal reading them one by one.
 void expect_equal_rows(const StoredIntegers& range) {
   const int64_t stride = range.ins + 3;
   std::vector<uint8_t> all(static_cast<size_t>(range.outs * stride), 0xff);
@@ -100,7 +100,7 @@ void expect_equal_rows(const StoredIntegers& range) {
   }
 }
 
-// What a packer makes of the range.
+// Checks the values that a packer gets from the range.
 void expect_integers(const ToyLayer& layer, const WeightParts& parts, int64_t first_out,
                      int64_t last_out, int64_t first_in, int64_t last_in) {
   const auto range = parts.integers(first_out, last_out, first_in, last_in);
@@ -171,7 +171,7 @@ TEST_P(Layouts, DecodesWhatTheFormulaSays) {
     expect_integers(layer, parts, 0, layer.out, 0, layer.in);
     if (test.has_order) {
       EXPECT_FALSE(parts.integers(0, 8, 0, 32).has_value());
-    } else {  // whole groups, cut groups, and a part of one group
+    } else {  // checks whole groups, cut groups, and a part of one group
       expect_integers(layer, parts, 5, 20, layer.in / 2 / 32 * 32, layer.in);
       expect_integers(layer, parts, 3, 4, 16, 112);
       expect_integers(layer, parts, 3, 4, 40, 56);
@@ -186,7 +186,7 @@ std::string case_name(const testing::TestParamInfo<ToyLayout>& info) { return in
 INSTANTIATE_TEST_SUITE_P(All, Layouts,
                          testing::ValuesIn(toy_layouts().begin(), toy_layouts().end()), case_name);
 
-// A layout without a line in toy_layouts() would be left out here and of the tests of kernels,
+// A layout without an entry in toy_layouts() would be missing here and in the tests of kernels,
 // memory plans and strategies.
 TEST(LayoutTable, EachHasAToy) {
   for (const WeightLayout* const layout : weight_layouts()) {
@@ -223,7 +223,7 @@ constexpr const char* kDown = "model.layers.0.mlp.down_proj";
 
 struct BadFile {
   const char* layout;
-  const char* suffix;  // suffix of the part that is spoiled
+  const char* suffix;  // of the corrupted part
   std::function<void(StoredTensor&)> spoil;
   std::vector<const char*> message;
 };
@@ -351,7 +351,7 @@ TEST(BadLayouts, AnotherDescriptionIsRefused) {
   }
 }
 
-// A part of a name may mean another module: "mlp.gate" is that of a mixture of experts.
+// A part of a name may mean another module: "mlp.gate" belongs to a mixture of experts.
 TEST(LeftOutLayers, APartOfAWordLeavesOutNothingThatIsQuantized) {
   TempDir dir;
   const auto checkpoint = open_with(
@@ -374,7 +374,7 @@ TEST(LeftOutLayers, AnEmptyTransformIsNone) {
   }
 }
 
-// A layer that the description leaves out is plain, whatever way it is named.
+// A layer that the description leaves out is plain, by whichever kind of name.
 TEST(LeftOutLayers, ArePlain) {
   struct Leaves {
     const char* layout;
@@ -456,8 +456,9 @@ TEST(NamePattern, MatchesAsPythonDoes) {
       {"down_proj", "model.layers.0.mlp.down_proj", false, true},
       {"", "lm_head", false, false},
       {"re:.*down_proj", "model.layers.0.mlp.down_proj", true, true},
-      {"re:down_proj", "model.layers.0.mlp.down_proj", true, false},  // from the first character
-      {"re:model.layers.1", "model.layers.10.mlp", true, true},       // to any
+      // Matches from the first character.
+      {"re:down_proj", "model.layers.0.mlp.down_proj", true, false},
+      {"re:model.layers.1", "model.layers.10.mlp", true, true},  // may end at any character
       {"re:model.layers.1$", "model.layers.10", true, false},
       {R"(re:model\.layers\.\d+\.mlp)", "model.layers.10.mlp", true, true},
       {R"(re:model\.layers\.[2-9]\.)", "model.layers.1.mlp", true, false},

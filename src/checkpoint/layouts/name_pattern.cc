@@ -12,8 +12,8 @@ constexpr size_t kMaxNameLength = 255;
 constexpr int kMaxGroupDepth = 16;
 constexpr int64_t kMaxAtomSteps = 1 << 20;
 
-// Walks a pattern once for all ways to match it: from a set of places in the name to the set of
-// places that can follow, so that no pattern takes exponential time.
+// A walk of a pattern that follows all ways to match at once: from a set of positions in the name
+// to the set of possible next positions. So no pattern takes exponential time.
 class PatternWalk {
  public:
   using Places = std::bitset<kMaxNameLength + 1>;
@@ -24,7 +24,7 @@ class PatternWalk {
     Places start;
     start.set(0);
     const Places ends = alternatives(start);
-    if (at_ != pattern_.size()) failed_ = true;  // a ")" that closes nothing
+    if (at_ != pattern_.size()) failed_ = true;  // an unmatched ")"
     return failed_ ? Places() : ends;
   }
   bool failed() const { return failed_; }
@@ -58,7 +58,7 @@ class PatternWalk {
     if (sign == '{') failed_ = true;
     if (sign != '*' && sign != '+' && sign != '?') return once;
     ++at_;
-    take("?");  // as few as possible: the same matches
+    take("?");  // non-greedy, which has the same matches
     if (is_next('*') || is_next('+')) failed_ = true;
     const size_t end = at_;
     if (sign == '?') return from | once;
@@ -120,7 +120,7 @@ class PatternWalk {
     return to;
   }
 
-  // The places behind which the rest of the group matches, or does not.
+  // Returns the positions behind which the rest of the group matches, or does not.
   Places ahead(const Places& from, bool wanted) {
     const size_t begin = at_;
     alternatives({});
@@ -141,7 +141,7 @@ class PatternWalk {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
   }
 
-  // What an escaped character stands for; false where it stands for nothing that is known here.
+  // Returns whether an escaped character stands for `c`; also false for unknown escapes.
   bool in_escape(char escape, char c) {
     switch (escape) {
       case 'd':
@@ -160,7 +160,7 @@ class PatternWalk {
     if (at_ == pattern_.size()) failed_ = true;
     if (failed_) return {};
     const char escape = pattern_[at_++];
-    in_escape(escape, 'a');  // fails also where no place is left to try
+    in_escape(escape, 'a');  // also fails if no position is left to try
     return step(from, [&](char c) { return in_escape(escape, c); });
   }
 

@@ -1,26 +1,26 @@
-// Names of layers as quantization_config lists them: whole names, parts of names, or "re:" and a
-// Python pattern. Internal to checkpoint/.
+// Names of layers in quantization_config: whole names, parts of names, or "re:" and a Python
+// pattern. Internal to checkpoint/.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <string_view>
 
 namespace forerun {
 
-// Whether `pattern` names the layer `name`: "re:PATTERN" as Python's re.match() does, which begins
-// at the first character and may end anywhere; anything else as the whole name or, without
-// `in_full`, as a part of it. An empty pattern names nothing.
+// Returns whether `pattern` matches the layer `name`. "re:PATTERN" works as Python's re.match(),
+// which begins at the first character and may end anywhere; anything else is the whole name or,
+// without `in_full`, a part of it. An empty pattern matches nothing.
 bool matches_layer(std::string_view pattern, std::string_view name, bool in_full);
 
-// Whether `pattern` names the layer, or a module that holds it, beyond doubt: "re:PATTERN" as
-// above, anything else as a run of whole words between dots. "mlp.gate", which a mixture of experts
-// leaves out, is a part of the name of "mlp.gate_proj", but says nothing about it.
+// Returns whether `pattern` certainly names the layer or a module that contains it: "re:PATTERN" as
+// above, anything else as a sequence of whole words between dots. "mlp.gate", which a mixture of
+// experts leaves out, is a part of the name of "mlp.gate_proj", but does not mean that layer.
 bool matches_words(std::string_view pattern, std::string_view name);
 
-// Whether matches_layer() can read `pattern`: characters, ".", sets, \d \w \s and escaped
-// punctuation, groups, "|", "*", "+", "?", "^", "$", lookahead. Counted repeats, references to
-// groups and lookbehind cannot be read.
+// Returns whether matches_layer() supports `pattern`: characters, ".", sets, \d \w \s and escaped
+// punctuation, groups, "|", "*", "+", "?", "^", "$", lookahead. It does not support counted
+// repeats, references to groups and lookbehind.
 bool is_readable_pattern(std::string_view pattern);
 
 }  // namespace forerun

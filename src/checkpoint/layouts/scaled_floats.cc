@@ -1,4 +1,4 @@
-// FP8: codes of e4m3 with a scale for the tensor, for each output, or for blocks of 128 x 128.
+// FP8 layouts: e4m3 codes with a scale per tensor, per output, or per block of 128 x 128.
 #include <string>
 
 #include "checkpoint/layouts/weight_layout.h"
@@ -57,7 +57,7 @@ void read_fp8_fields(FieldReader& fields, QuantizationConfig& quantization) {
   if (fields.string("fmt").value_or("e4m3") != "e4m3") {
     fields.refuse("fmt", "\"e4m3\"; " + std::string(kTakeTheOriginal), StatusCode::kUnsupported);
   }
-  // How activations would be rounded, which here they are not.
+  // This field says how to round activations, which this engine does not do.
   fields.choice("activation_scheme", {"dynamic", "static"});
   if (const auto block = fields.integers("weight_block_size", 1, 1 << 20)) {
     if (*block != std::vector<int64_t>{128, 128}) {

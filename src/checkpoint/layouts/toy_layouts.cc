@@ -19,7 +19,7 @@ uint32_t random_bits(uint64_t seed, int64_t index) {
   return static_cast<uint32_t>(x >> 32);
 }
 
-// A tensor that is written field by field.
+// A writer of a tensor that is assembled field by field.
 class Writer {
  public:
   Writer(std::string name, const char* dtype, int bytes, std::vector<int64_t> shape)
@@ -51,7 +51,8 @@ class Writer {
 
 int float_bytes(const char* dtype) { return dtype == std::string("F32") ? 4 : 2; }
 
-// Where each of 32 inputs goes in AutoAWQ's pack_intweight: two reshapes with their transpositions.
+// Returns the positions of 32 inputs in AutoAWQ's pack_intweight: two reshapes with their
+// transpositions.
 std::vector<int64_t> fast_order() {
   std::vector<int64_t> first, second;
   for (int64_t b = 0; b < 4; ++b) {
@@ -64,7 +65,7 @@ std::vector<int64_t> fast_order() {
       for (size_t x = 0; x < 4; ++x) second.push_back(first[run + x * 2 + y]);
     }
   }
-  return second;  // place to input
+  return second;  // position to input
 }
 
 void write_awq(const std::string& name, const ToyLayer& layer, std::vector<StoredTensor>& to) {
@@ -88,7 +89,7 @@ void write_awq(const std::string& name, const ToyLayer& layer, std::vector<Store
     to.insert(to.end(), {q.tensor, z.tensor, s.tensor});
     return;
   }
-  // AutoAWQ's calculate_zeros_width().
+  // This is AutoAWQ's calculate_zeros_width().
   const int64_t multiplier = layer.group == 64 ? 2 : layer.group == 32 ? 4 : 1;
   const int64_t words = ((layer.groups + 7) / 8 + multiplier - 1) / multiplier * multiplier;
   if (layer.layout.packing == ToyPacking::kGemv) {
@@ -153,7 +154,7 @@ void write_gptq(const std::string& name, const ToyLayer& layer, std::vector<Stor
     }
   }
   for (int64_t i = 0; i < in; ++i) order.put(i, 0, 32, static_cast<uint32_t>(layer.group_of(i)));
-  // What AutoGPTQ gives layers without a bias.
+  // AutoGPTQ writes a bias of zeros for layers without a bias.
   const Writer bias(name + ".bias", "F16", 2, {out});
   to.insert(to.end(), {q.tensor, z.tensor, s.tensor, order.tensor, bias.tensor});
 }
@@ -294,14 +295,14 @@ uint32_t ToyLayer::quant(int64_t o, int64_t i) const {
 
 int ToyLayer::zero(int64_t o, int64_t g) const {
   if (!layout.has_zeros || layout.has_middle_zeros) return 1 << (layout.bits - 1);
-  // The convention that adds one reaches 2^bits.
+  // With the convention that adds one, a zero may reach 2^bits.
   return static_cast<int>(random_bits(seed + 1, o * groups + g) & ((1u << layout.bits) - 1u)) +
          layout.added_zero;
 }
 
 float ToyLayer::scale(int64_t o, int64_t g) const {
   const int64_t which = layout.scale_rank < 2 ? 0 : o * groups + g;
-  // How far quants and codes spread; scales are divided by it, so that outputs are as large as
+  // The spread of quants and codes; scales are divided by it, so that outputs are as large as
   // inputs.
   const float spread = layout.packing == ToyPacking::kFp8 ? 96.0f
                        : layout.bits == 8                 ? 100.0f
@@ -313,7 +314,7 @@ float ToyLayer::scale(int64_t o, int64_t g) const {
   return dtype == "BF16" || layout.has_short_scales ? round_to_bf16(value) : value;
 }
 
-// A multiplier that has no factor in common with `in` deals inputs to groups.
+// A multiplier without a factor in common with `in` spreads inputs over groups.
 int64_t ToyLayer::group_of(int64_t i) const {
   return (layout.has_order ? (i * 7 + 3) % in : i) / group;
 }

@@ -1,7 +1,7 @@
-// A layout: how several tensors store the weight of a linear layer. Each layout is a file of this
-// folder and a line of the table in weight_layouts.cc. Internal to checkpoint/.
+// A layout: the way in which several tensors store the weight of a linear layer. Each layout has a
+// file in this folder and an entry in the table of weight_layouts.cc. Internal to checkpoint/.
 //
-// Thread rules: the table is constant.
+// The table is constant.
 #pragma once
 
 #include <cstdint>
@@ -22,10 +22,10 @@ namespace forerun {
 
 enum class PartRole : uint8_t {
   kNeeded,
-  kZeros,    // there if the scheme has zero points; else absent, or all zero bytes
-  kOrder,    // i32 [in]: the group of each input; needed if the scheme has an order
-  kShape,    // the values are [out, in]
-  kNotRead,  // may be there and means nothing here: scales of activations
+  kZeros,    // required if the scheme has zero points; otherwise absent, or all zero bytes
+  kOrder,    // i32 [in]: the group of each input; required if the scheme has an order
+  kShape,    // its values are [out, in]
+  kNotRead,  // optional and ignored: scales of activations
 };
 
 constexpr uint32_t dtype_set(std::initializer_list<DType> dtypes) {
@@ -42,29 +42,29 @@ using Shapes = std::vector<std::vector<int64_t>>;
 
 struct LayoutPart {
   std::string_view suffix;        // ".qweight"
-  std::string_view other_suffix;  // another name for it, or ""
+  std::string_view other_suffix;  // an alternative name, or ""
   PartRole role;
   uint32_t dtypes;                                       // dtype_set()
-  Shapes (*shapes)(const PartTensors& layer, DType of);  // the accepted ones; null for kNotRead
+  Shapes (*shapes)(const PartTensors& layer, DType of);  // accepted shapes; null for kNotRead
 };
 
 struct WeightLayout {
-  std::string_view method;  // as messages call it: "AWQ"
-  std::string_view label;   // name in WeightParts::name(): "awq", to which "-int4" is added
-  // A layer that has the first part, and not as plain floats, has this layout.
+  std::string_view method;  // for messages: "AWQ"
+  std::string_view label;   // begin of WeightParts::name(): "awq", before "-int4"
+  // A layer has this layout if it has the first part, other than as plain floats.
   std::span<const LayoutPart> parts;
   // The layer's extents must be multiples of these.
   int64_t (*out_unit)(const PartTensors& layer);
   int64_t (*in_unit)(const PartTensors& layer);
-  // Integers: quants of outputs from `out` on and inputs from `in` on, in the file's order, for
-  // `to` [outputs][inputs]. Null for floats, whose codes are the first part.
+  // For integers: reads the quants of outputs from `out` on and inputs from `in` on, in the file's
+  // order, to `to` [outputs][inputs]. Null for floats, which have their codes in the first part.
   void (*quants)(const PartTensors& layer, int64_t out, int64_t in, MatrixView<uint8_t> to);
   int16_t (*zero)(const PartTensors& layer, int64_t out, int64_t group);
-  // The scale of a group, or of a block of inputs.
+  // Returns the scale of a group, or of a block of inputs.
   float (*scale)(const PartTensors& layer, int64_t out, int64_t group);
-  // Which part holds the scales; their dtype is looked up there.
+  // Index of the part with the scales; it determines their dtype.
   size_t scale_part;
-  // Whether `parts` are AutoAWQ's qweight, qzeros and scales.
+  // True if `parts` are AutoAWQ's qweight, qzeros and scales.
   bool is_awq_gemm;
 };
 
@@ -72,45 +72,46 @@ extern const WeightLayout kAwqGemm, kAwqGemv, kAwqGemvFast, kGptq, kPackedIntege
     kScaledFloats;
 std::span<const WeightLayout* const> weight_layouts();
 
-// "awq-int4", "ct-int8" (compressed-tensors), "fp8".
+// Returns "awq-int4", "ct-int8" (compressed-tensors), "fp8" and the like.
 std::string layout_name(const LayerScheme& scheme);
 
-// The scheme that a layer has by its name; null: it is plain.
+// Returns the scheme of a layer by its name, or null if the layer is plain.
 const LayerScheme* scheme_of(const QuantizationConfig& quantization, std::string_view module);
-// Whether a layer may be plain under its name, though it has a scheme.
+// Returns whether a layer may be plain, by its name, although it has a scheme.
 bool is_left_out(const QuantizationConfig& quantization, std::string_view module);
-// Whether a layer must be plain: no part of a name that could mean another module.
+// Returns whether a layer must be plain; a part of a name that could mean another module does not
+// count.
 bool must_be_plain(const QuantizationConfig& quantization, std::string_view module);
 
-// Readers of quantization_config, one a method. Failures are recorded in the reader.
+// Readers of quantization_config, one per method. They record failures in the reader.
 void read_awq_fields(FieldReader& fields, QuantizationConfig& quantization);
 void read_gptq_fields(FieldReader& fields, QuantizationConfig& quantization);
 void read_fp8_fields(FieldReader& fields, QuantizationConfig& quantization);
 void read_compressed_tensors_fields(FieldReader& fields, QuantizationConfig& quantization);
 
-// Reads a list of layers that stay plain; refuses patterns that cannot be read.
+// Reads a list of layers that stay plain; refuses unsupported patterns.
 void read_left_out(FieldReader& fields, std::string_view field, QuantizationConfig& quantization);
 
-// What every refusal of a description recommends.
+// Advice at the end of every refused description.
 inline constexpr std::string_view kTakeTheOriginal =
     "take the original bf16 or f16 checkpoint, a GGUF file of it, or another quantization of it";
 
-// "[128, 128]"
+// Returns a text such as "[128, 128]".
 std::string list_text(const std::vector<int64_t>& values);
 inline int64_t divided(int64_t count, int64_t unit) { return (count + unit - 1) / unit; }
 inline int64_t any_extent(const PartTensors&) { return 1; }
 
 template <class T>
 T element_at(const RawTensor& tensor, int64_t index) {
-  T value;  // safetensors aligns nothing
+  T value;  // safetensors does not align tensors
   std::memcpy(&value, tensor.bytes.data() + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
   return value;
 }
-// An element of f16, bf16 or f32.
+// Returns an element of f16, bf16 or f32.
 float float_at(const RawTensor& tensor, int64_t index);
 
-// WeightLayout::quants of a layout whose outputs lie apart, by a function for `count` inputs of
-// one.
+// Implements WeightLayout::quants for a layout with separate outputs, by a function that reads
+// `count` inputs of one.
 template <void (*kRow)(const PartTensors& layer, int64_t out, int64_t in, int64_t count,
                        uint8_t* to)>
 void quants_by_row(const PartTensors& layer, int64_t out, int64_t in, MatrixView<uint8_t> to) {
@@ -119,7 +120,7 @@ void quants_by_row(const PartTensors& layer, int64_t out, int64_t in, MatrixView
   }
 }
 
-// The quants of a word, the lowest bits first: 8 of 4 bits or 4 of 8 bits.
+// Unpacks the quants of a word, the lowest bits first: 8 of 4 bits or 4 of 8 bits.
 inline void unpack_word(uint32_t word, int32_t bits, uint8_t* to) {
   if (bits == 8) {
     std::memcpy(to, &word, sizeof word);
@@ -131,7 +132,7 @@ inline void unpack_word(uint32_t word, int32_t bits, uint8_t* to) {
   spread = (spread | spread << 4) & 0x0f0f0f0f0f0f0f0fu;
   std::memcpy(to, &spread, sizeof spread);
 }
-// The same for `count` quants of the word, from number `first` on.
+// Unpacks `count` quants of a word, from number `first` on.
 inline void unpack_inputs(uint32_t word, int32_t bits, int64_t first, int64_t count, uint8_t* to) {
   if (count == 32 / bits) return unpack_word(word, bits, to);
   uint8_t all[8];

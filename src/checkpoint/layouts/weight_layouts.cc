@@ -13,7 +13,7 @@ constexpr const WeightLayout* kLayouts[] = {
     &kAwqGemm, &kAwqGemv, &kAwqGemvFast, &kGptq, &kPackedIntegers, &kBytes, &kScaledFloats,
 };
 
-// What compressed-tensors calls the class of every linear layer.
+// compressed-tensors' class name of every linear layer.
 constexpr std::string_view kLinearClass = "Linear";
 
 }  // namespace
@@ -36,7 +36,7 @@ const LayerScheme* scheme_of(const QuantizationConfig& quantization, std::string
     return nullptr;
   }
   if (is_left_out(quantization, module)) return nullptr;
-  // A layer's own name counts before patterns, and patterns before the class.
+  // A layer's own name takes precedence over patterns, and patterns over the class.
   for (const bool wants_pattern : {false, true}) {
     for (const LayerScheme& scheme : quantization.schemes) {
       for (const std::string& target : scheme.targets) {

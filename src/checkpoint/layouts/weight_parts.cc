@@ -63,7 +63,7 @@ int64_t whole_element(const RawTensor& tensor, int64_t index) {
                                      : int64_t{element_at<int32_t>(tensor, index)};
 }
 
-// The tensor of a part under one of its two names; null where there is none.
+// Returns the tensor of a part under one of its two names, or null.
 const RawTensor* part_tensor(const TensorTable& table, const std::string& module,
                              const LayoutPart& part, std::string& name) {
   for (const std::string_view suffix : {part.other_suffix, part.suffix}) {
@@ -74,9 +74,9 @@ const RawTensor* part_tensor(const TensorTable& table, const std::string& module
   return nullptr;
 }
 
-constexpr int64_t kPortion = 256;  // values decoded at a time
+constexpr int64_t kPortion = 256;  // values per decoding step
 
-// Every code of e4m3 as f32.
+// Returns every code of e4m3 as f32.
 const std::array<float, 256>& e4m3_values() {
   static const std::array<float, 256> values = [] {
     std::array<float, 256> made{};
@@ -203,7 +203,7 @@ Status WeightParts::read_order(const RawTensor& groups_of_inputs, bool wanted) {
     group_of[static_cast<size_t>(in)] =
         static_cast<int32_t>(std::clamp<int64_t>(group, -1, parts_.groups));
   }
-  // Files whose inputs are in order may have left the tensor as it was made.
+  // Files with inputs in order may contain the tensor in its initial state.
   if (is_sorted || is_unset || (is_zero && !wanted)) return {};
   std::vector<int64_t> inputs(static_cast<size_t>(parts_.groups));
   for (int64_t in = 0; in < parts_.in; ++in) {
@@ -321,7 +321,7 @@ bool WeightParts::has_zeros_beside_middle() const {
 }
 
 bool WeightParts::has_short_scales() const {
-  constexpr uint32_t kLowBits = 0x1ff;  // set in an f32 whose mantissa has more than 15 bits
+  constexpr uint32_t kLowBits = 0x1ff;  // bits of an f32 mantissa beyond the first 15
   if (parts_.bits != 8 || parts_[layout().scale_part].dtype != DType::kF32) return true;
   Answer answer = has_short_scales_;
   if (answer == Answer::kUnknown) {

@@ -1,11 +1,11 @@
-// The weight of a linear layer that several tensors store, as AWQ, GPTQ, compressed-tensors and
-// FP8 checkpoints do. Loaders reach it through RawTensor::parts of Checkpoint::weight(); widen() of
-// float_tensor.h reads any of them, and packers of kernels take the quants as they are stored.
+// The weight of a linear layer in several tensors, as in AWQ, GPTQ, compressed-tensors and FP8
+// checkpoints. Loaders find it in RawTensor::parts of Checkpoint::weight(). widen() of
+// float_tensor.h reads all layouts, and packers of kernels take the quants as they are stored.
 //
 // A weight's value is (quant - zero) * scale or code * scale, in f32; each operation is rounded
 // once.
 //
-// Thread rules: const methods may be called from many threads.
+// Const methods may be called from many threads.
 #pragma once
 
 #include <array>
@@ -25,36 +25,36 @@ namespace forerun {
 class TensorTable;
 class WeightParts;
 
-// Whole numbers of 4 or 8 bits in groups of inputs that share a scale and a zero: a range of a
-// layer's outputs and inputs, both counted from 0. Refers to its WeightParts, which must outlive
-// it.
+// Integers of 4 or 8 bits in groups of inputs that share a scale and a zero: a range of a layer's
+// outputs and inputs, both counted from 0. It refers to its WeightParts, which must outlive it.
 struct StoredIntegers {
   int64_t outs = 0;
   int64_t ins = 0;
-  int32_t bits = 4;                    // 4 or 8
-  int64_t group = 0;                   // inputs that share a scale; divides `ins`
-  DType scale_dtype = DType::kF16;     // as stored: kF16, kBf16 or kF32
-  bool has_zeros = false;              // else every zero of the layer is 1 << (bits - 1)
-  bool has_short_scales = true;        // no scale of the layer has more than 15 bits of mantissa
-  std::span<const int32_t> order;      // empty, or a permutation: input i here is input order[i]
-  const WeightParts* parts = nullptr;  // these three say where the range lies
+  int32_t bits = 4;                 // 4 or 8
+  int64_t group = 0;                // inputs that share a scale; divides `ins`
+  DType scale_dtype = DType::kF16;  // as stored: kF16, kBf16 or kF32
+  bool has_zeros = false;           // if false, every zero of the layer is 1 << (bits - 1)
+  bool has_short_scales = true;     // no scale of the layer needs more than 15 bits of mantissa
+  // Empty, or a permutation: input i of the range is input order[i].
+  std::span<const int32_t> order;
+  const WeightParts* parts = nullptr;  // these three members locate the range
   int64_t first_out = 0;
   int64_t first_in = 0;
 
   int64_t groups() const { return ins / group; }
-  // All inputs of outputs from `first` on, 0 .. 2^bits - 1, in the order of `order`, for `to`
-  // [outputs][ins]. Takes the least time for 16 outputs or more at once.
+  // Reads all inputs of outputs from `first` on, 0 .. 2^bits - 1, in the order of `order`, to `to`
+  // [outputs][ins]. It is fastest for 16 outputs or more at once.
   void quants(int64_t first, MatrixView<uint8_t> to) const;
-  // groups() values of output `out` each. Zeros lie in 0 .. 2^bits: GPTQ adds one to what it
-  // stores.
+  // Write groups() values of output `out`. Zeros lie in 0 .. 2^bits: GPTQ adds one to the stored
+  // value.
   void scales(int64_t out, float* to) const;
   void zeros(int64_t out, int16_t* to) const;
 };
 
-// Numbers of float8 e4m3 with a scale for each block of outputs and inputs: a whole layer. Blocks
-// at the edges may be partial.
+// Numbers of float8 e4m3 with a scale per block of outputs and inputs: a whole layer. Blocks at the
+// edges may be partial.
 struct ScaledFloats {
-  const RawTensor* codes = nullptr;  // kF8E4M3 [out][in], where the file has them
+  const RawTensor* codes = nullptr;  // kF8E4M3 [out][in], in the mapped file
   int64_t block_out = 1;             // 1, 128, or all outputs
   int64_t block_in = 128;            // 128, or all inputs
   int64_t in_blocks = 1;
@@ -73,17 +73,17 @@ struct AwqTensors {
   int64_t in_features, out_features, group_size;
 };
 
-// The parts of a layer by their places in the layout's list.
+// The parts of a layer, indexed as in the layout's list.
 struct PartTensors {
   static constexpr size_t kMaxParts = 8;
   int64_t out = 0;
   int64_t in = 0;
   int64_t group = 0;   // inputs that share a scale
-  int64_t groups = 0;  // groups of an output
+  int64_t groups = 0;  // groups per output
   int32_t bits = 4;
-  int64_t block = 0;       // outputs, and inputs, that share a float's scale; 0: one for all inputs
-  int32_t added_zero = 0;  // what a stored zero point lacks
-  std::array<const RawTensor*, kMaxParts> tensors{};  // null: not there
+  int64_t block = 0;       // outputs, and inputs, that share a float's scale; 0 if all inputs do
+  int32_t added_zero = 0;  // to add to a stored zero point
+  std::array<const RawTensor*, kMaxParts> tensors{};  // null if absent
 
   const RawTensor& operator[](size_t part) const { return *tensors[part]; }
   bool has(size_t part) const { return tensors[part] != nullptr; }
@@ -91,39 +91,40 @@ struct PartTensors {
 
 class WeightParts {
  public:
-  // Whether the table has the part of `scheme`'s layout by which it is known for the layer
-  // `module` (its name in Hugging Face's files).
+  // Returns whether the table has the identifying part of `scheme`'s layout for the layer `module`
+  // (its name in Hugging Face's files).
   static bool are_in(const TensorTable& table, const std::string& module,
                      const LayerScheme& scheme);
-  // Finds the parts and checks names, dtypes and shapes, and the values of those that describe
-  // others (shapes, groups of inputs). Messages begin with the tensor. The table must outlive
-  // the result, which must not be moved afterwards.
+  // Finds the parts and checks names, dtypes and shapes, and the values of parts that describe
+  // others (shapes, groups of inputs). Messages begin with the tensor. The table must outlive the
+  // result, which must not be moved afterwards.
   Status find(const TensorTable& table, const Module& module, const LayerScheme& scheme);
 
-  // "awq-int4", "gptq-int8", "ct-int4" (compressed-tensors), "fp8".
+  // Returns "awq-int4", "gptq-int8", "ct-int4" (compressed-tensors), "fp8" and the like.
   const std::string& name() const { return name_; }
   int64_t out_features() const { return parts_.out; }
   int64_t in_features() const { return parts_.in; }
-  // What Checkpoint::weight() gives: [out][in], of DType::kParts.
+  // Returns the tensor for Checkpoint::weight(): [out][in], of DType::kParts.
   const RawTensor& tensor() const { return tensor_; }
-  // All that the files have of the weight, by the names of Hugging Face's files.
+  // Returns all tensors of the weight, with their names in Hugging Face's files.
   const std::vector<ModuleTensor>& tensors() const { return tensors_; }
   int64_t stored_bytes() const;
 
-  // Inputs [first, first + count) of output `out` as f32, in the layer's order.
+  // Writes inputs [first, first + count) of output `out` as f32, in the layer's order.
   void widen(int64_t out, int64_t first, int64_t count, float* to) const;
 
-  // For packers: a range of outputs and of inputs. Nothing for floats, and nothing for a part of
-  // the inputs where groups do not lie one after another (GPTQ's desc_act): widen those. A range
+  // Returns a range of outputs and of inputs for packers. Returns nothing for floats, and for a
+  // part of the inputs if groups are not contiguous (GPTQ's desc_act), which callers widen. A range
   // that cuts groups has smaller ones, with repeated scales. The first call may read all zeros of
   // the layer, or all scales if they are f32 and the integers have 8 bits.
   std::optional<StoredIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
                                          int64_t last_in) const;
-  // Whether the weight is numbers of e4m3, not integers.
+  // Returns whether the weight has e4m3 numbers, not integers.
   bool are_floats() const;
-  // The floats, for packers of e4m3; nothing for integers.
+  // Returns the floats, for packers of e4m3; nothing for integers.
   std::optional<ScaledFloats> floats() const;
-  // For the packers that unpack AutoAWQ's words themselves; nothing for other layouts.
+  // Returns AutoAWQ's tensors for packers that unpack its words themselves; nothing for other
+  // layouts.
   std::optional<AwqTensors> awq_gemm() const;
 
  private:
@@ -132,7 +133,7 @@ class WeightParts {
                    size_t part);
   Status read_order(const RawTensor& groups_of_inputs, bool wanted);
   const WeightLayout& layout() const { return *layout_; }
-  // Whether a zero is not 1 << (bits - 1).
+  // Returns whether some zero is not 1 << (bits - 1).
   bool has_zeros_beside_middle() const;
   bool has_short_scales() const;
 
@@ -143,11 +144,11 @@ class WeightParts {
   PartTensors parts_;
   bool has_zeros_ = true;
   std::vector<ModuleTensor> tensors_;
-  // Empty where inputs of a group lie one after another, else:
+  // Empty if the inputs of each group are contiguous, else:
   std::vector<int32_t> group_of_;  // [in] the group of an input
   std::vector<int32_t> order_;     // [in] inputs sorted by group
   RawTensor tensor_;
-  // What integers() has found out.
+  // The cached answers of integers().
   mutable std::atomic<Answer> has_zeros_beside_middle_ = Answer::kUnknown;
   mutable std::atomic<Answer> has_short_scales_ = Answer::kUnknown;
 };
