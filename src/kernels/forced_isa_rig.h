@@ -1,5 +1,5 @@
-// For test programs that run once per instruction set, named by FORERUN_ISA: skips all tests of the
-// program if the processor lacks that instruction set.
+// Support for test programs that run once per instruction set, named by FORERUN_ISA: skips all
+// tests of the program if the CPU lacks that instruction set.
 #pragma once
 
 #include <gtest/gtest.h>

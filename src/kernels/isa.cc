@@ -29,7 +29,8 @@ struct X86Features {
   bool intel = false;
 };
 
-// Which registers the operating system saves when it switches threads (XCR0): a bit for each kind.
+// Returns the registers that the operating system saves when it switches threads (XCR0): one bit
+// per kind.
 uint64_t saved_registers() {
   uint32_t low = 0;
   uint32_t high = 0;

@@ -1,6 +1,5 @@
-// The instruction set that the CPU kernels use, chosen once per process: the best that the
-// processor has, or the one that FORERUN_ISA names (scalar, avx2, avx512, avx512_bf16, amx), so
-// that tests can force each.
+// The instruction set of the CPU kernels, chosen once per process: the best that the CPU has, or
+// the one in FORERUN_ISA (scalar, avx2, avx512, avx512_bf16, amx), so that tests can force each.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +16,9 @@ enum class Isa : uint8_t {
   kAmx,         // kAvx512Bf16 and AMX tiles in bf16 and int8 (Sapphire Rapids)
 };
 
-// Whether this build has kernels for `isa`. FORERUN_BUILT_ISAS, which the preset demo sets, has bit
-// n for the instruction set n of Isa; without it, all instruction sets of the architecture are
-// built.
+// Returns whether this build has kernels for `isa`. FORERUN_BUILT_ISAS, which the preset demo sets,
+// has bit n for the instruction set n of Isa; without it, the build has all instruction sets of the
+// architecture.
 constexpr bool isa_is_built(Isa isa) {
 #if defined(FORERUN_BUILT_ISAS)
   return ((FORERUN_BUILT_ISAS >> static_cast<int>(isa)) & 1) != 0;
@@ -30,7 +29,7 @@ constexpr bool isa_is_built(Isa isa) {
 #endif
 }
 
-// Whether this build has the kernels that emulate AMX.
+// True if this build has the kernels that emulate AMX.
 #if defined(__x86_64__) && !defined(FORERUN_BUILT_ISAS)
 inline constexpr bool kAmxTwinIsBuilt = true;
 #else
@@ -38,18 +37,18 @@ inline constexpr bool kAmxTwinIsBuilt = false;
 #endif
 
 const char* isa_name(Isa isa);
-// Whether this processor and this build have `isa`.
+// Returns whether this CPU and this build have `isa`.
 bool isa_is_supported(Isa isa);
-// Whether `isa` is only emulated, by slow kernels with the same bits: kAmx on a processor with
+// Returns whether `isa` is only emulated, by slow kernels with the same bits: kAmx on a CPU with
 // AVX512_BF16 that has no AMX tiles, or whose operating system does not permit them. An emulated
 // instruction set is used only if FORERUN_ISA names it.
 bool isa_is_emulated(Isa isa);
-// Whether this processor multiplies bf16 faster by fused multiply-adds than by its dot instruction.
-// In two cycles Intel's processors start one dot instruction or four multiply-adds.
+// Returns whether this CPU multiplies bf16 faster by fused multiply-adds than by its dot
+// instruction. In two cycles Intel's CPUs start one dot instruction or four multiply-adds.
 bool bf16_dots_are_slow();
-// The instruction set in use. The first call reads FORERUN_ISA. If it names an unknown instruction
-// set or one that this processor lacks, kernels use the best one, and check_isa() returns an error.
-// If this build has no instruction set of this processor, check_isa() returns kUnsupported, and
+// Returns the instruction set in use. The first call reads FORERUN_ISA. If it names an unknown
+// instruction set or one that this CPU lacks, kernels use the best one, and check_isa() returns an
+// error. If this build has no instruction set of this CPU, check_isa() returns kUnsupported, and
 // kernels must not be called.
 Isa current_isa();
 Status check_isa();

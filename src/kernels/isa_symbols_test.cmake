@@ -1,7 +1,7 @@
 # cmake -DNM=... -DLIBRARY=... -DEXPECTED=5 -P isa_symbols_test.cmake
 #
 # Fails if an object compiled for one instruction set defines a weak symbol: the linker keeps one
-# copy of a weak symbol for the whole program, perhaps a copy that this processor cannot run.
+# copy of a weak symbol for the whole program, perhaps a copy that this CPU cannot run.
 execute_process(COMMAND "${NM}" --defined-only "${LIBRARY}" OUTPUT_VARIABLE symbols
                 RESULT_VARIABLE result)
 if(NOT result EQUAL 0)

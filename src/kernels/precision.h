@@ -1,4 +1,4 @@
-// The numeric choices of a CPU forward. They and the instruction set are part of the numeric
+// The numeric choices of a CPU forward pass. They and the instruction set are part of the numeric
 // fingerprint: within one fingerprint, the output of all strategies is bit-identical.
 #pragma once
 
@@ -9,7 +9,7 @@ namespace forerun {
 // The format to which linear layers' inputs, the residual stream and the KV cache are rounded.
 // Accumulation is always f32.
 enum class Activation : uint8_t {
-  kF32,  // nothing is rounded; for golden tests
+  kF32,  // no rounding; for golden tests
   // Default. For integer weights the bf16 inputs are converted to 16-bit block fixed point,
   // where a group of 128 inputs shares a power of two as its scale. An input is exact if it is at
   // most 2^6 below that power of two; otherwise its error is at most 2^-14 of it (bf16 itself

@@ -1,6 +1,6 @@
 // The format of activations in GPU memory between the kernels of a layer: 16 bits each, in the
-// format that the linear layer that reads them multiplies. The kernel that writes them gets the
-// format as an argument (pack_activations() of kernels/cuda/ptx.h).
+// format of the reading linear layer's products. The writing kernel takes the format as an argument
+// (pack_activations() of kernels/cuda/ptx.h).
 #pragma once
 
 #include <cstdint>

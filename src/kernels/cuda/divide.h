@@ -9,8 +9,8 @@
 
 namespace forerun::cuda {
 
-// a / b rounded to nearest, if b >= 1 and can_divide_by_estimate(a, b). It estimates 1 / b, refines
-// the estimate by one Newton step, and corrects the quotient by its remainder.
+// Returns a / b rounded to nearest, if b >= 1 and can_divide_by_estimate(a, b). It estimates 1 / b,
+// refines the estimate by one Newton step, and corrects the quotient by its remainder.
 __device__ __forceinline__ float divide_by_estimate(float a, float b) {
   const float estimate = estimate_inverse(b);
   const float inverse = __fmaf_rn(estimate, __fmaf_rn(-b, estimate, 1.0f), estimate);
@@ -18,13 +18,13 @@ __device__ __forceinline__ float divide_by_estimate(float a, float b) {
   const float exact = __fmaf_rn(inverse, __fmaf_rn(-b, quotient, a), quotient);
   return copysignf(exact, a);  // the correction turns -0 into +0
 }
-// Whether `a` is 0, or no intermediate result comes near the limits of f32's range.
+// Returns whether `a` is 0, or no intermediate result comes near the limits of f32's range.
 __device__ __forceinline__ bool can_divide_by_estimate(float a, float b) {
   return ((fabsf(a) >= 0x1p-60f && fabsf(a) <= 0x1p60f) || a == 0.0f) && b <= 0x1p60f;
 }
 
-// Replaces a[i] by a[i] / b[i], for b[i] >= 1. If any pair is a special case, all are divided by
-// __fdiv_rn().
+// Replaces a[i] by a[i] / b[i], for b[i] >= 1. If any pair is a special case, __fdiv_rn() divides
+// all.
 template <int kCount>
 __device__ __forceinline__ void divide_all(float (&a)[kCount], const float (&b)[kCount]) {
   float quotient[kCount];

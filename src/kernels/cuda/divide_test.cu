@@ -1,4 +1,4 @@
-// divide_all() against the compiler's division, quotient by quotient.
+// Compares divide_all() with the compiler's division, quotient by quotient.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,9 +13,9 @@ namespace {
 constexpr int kAtOnce = 4;
 
 struct Comparison {
-  uint32_t blocks;             // number that ran
+  uint32_t blocks;             // number of blocks that ran
   uint32_t differ;             // number of differing quotients
-  uint32_t dividend, divisor;  // bits of one pair that differs
+  uint32_t dividend, divisor;  // bits of one differing pair
 };
 
 __device__ uint32_t mix(uint32_t bits) {
@@ -23,12 +23,13 @@ __device__ uint32_t mix(uint32_t bits) {
   bits = (bits ^ bits >> 15) * 0x846ca68bu;
   return bits ^ bits >> 16;
 }
-// A number from 1 to 2^`exponents`.
+// Returns a number from 1 to 2^`exponents`.
 __device__ float divisor_of(uint32_t random, uint32_t exponents) {
   return __uint_as_float((127 + (random >> 23) % exponents) << 23 | (random & 0x7fffff));
 }
 
-// A number with magnitude from 2^`first` to 2^(first + exponents), sometimes a zero of either sign.
+// Returns a number with magnitude from 2^`first` to 2^(first + exponents), sometimes a zero of
+// either sign.
 __device__ float dividend_of(uint32_t random, int first, uint32_t exponents) {
   const uint32_t sign = random & 0x80000000;
   if (random % 64 == 0) return __uint_as_float(sign);
@@ -36,8 +37,8 @@ __device__ float dividend_of(uint32_t random, int first, uint32_t exponents) {
                          (mix(random) & 0x7fffff));
 }
 
-// Three kinds of dividends: any bits; values as in attention and gates; and any value that needs no
-// special case.
+// Compares three kinds of dividends: any bits; values as in attention and gates; and any value that
+// needs no special case.
 __global__ void compare(Comparison* result) {
   const uint32_t thread = blockIdx.x * blockDim.x + threadIdx.x;
   const uint32_t kind = blockIdx.x % 4;

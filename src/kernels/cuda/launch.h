@@ -1,6 +1,6 @@
-// Launches kernels. Dependent launches use programmatic dependent launch: the kernel may start
+// Kernel launches. Dependent launches use programmatic dependent launch: the kernel may start
 // before the stream's previous kernel has ended, and calls wait_for_previous_kernel() before it
-// touches anything that the previous kernel writes.
+// accesses anything that the previous kernel writes.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,8 +14,9 @@
 namespace forerun::cuda {
 
 // Launches a grid in clusters of `cluster_blocks` blocks; the grid must be a multiple of it. With
-// 1, each block is a cluster and may send to itself as to a peer. 0: no clusters. `dependent`: a
-// dependent launch. `doing`: what the launch is for, in the message of a failure.
+// 1, each block is a cluster and may send to itself as to a peer; with 0 there are no clusters.
+// `dependent` makes it a dependent launch. `doing` is the purpose of the launch, for the error
+// message.
 template <class... Parameters, class... Arguments>
 Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, bool dependent,
                           dim3 grid, dim3 block, size_t shared_bytes, cudaStream_t stream,
@@ -41,7 +42,7 @@ Status launch_in_clusters(void (*kernel)(Parameters...), int cluster_blocks, boo
   return {};
 }
 
-// Launches after everything that is in the stream, without dynamic shared memory.
+// Launches a kernel after all work in the stream, without dynamic shared memory.
 template <class... Parameters, class... Arguments>
 Status launch(void (*kernel)(Parameters...), dim3 grid, dim3 block, cudaStream_t stream,
               const char* doing, Arguments... arguments) {
@@ -64,7 +65,7 @@ Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, si
                                    arguments...);
 }
 
-// Number of multiprocessors of the current GPU.
+// Returns the number of SMs of the current GPU.
 inline Result<int> multiprocessor_count() {
   int device = 0;
   int count = 0;
@@ -75,9 +76,9 @@ inline Result<int> multiprocessor_count() {
   return count;
 }
 
-// An SM can change its split between L1 and shared memory only while it is empty, so all kernels
-// that should overlap with linear layers ask for the largest shared memory. Call it once per kernel
-// and device.
+// Makes a kernel ask for the largest shared memory. An SM can change its split between L1 and
+// shared memory only while it is empty, so all kernels that should overlap with linear layers must
+// ask for the same split. Call it once per kernel and device.
 template <class... Parameters>
 Status prefer_shared_memory(void (*kernel)(Parameters...), const char* doing) {
   FORERUN_CUDA_RETURN_IF_ERROR(

@@ -1,6 +1,6 @@
-// Wrappers of the PTX instructions that the kernels are built from, each spelled once. Clusters,
-// bulk copies and dependent launch need sm_90; on sm_80 their wrappers are left out, and kernels
-// that need them are not compiled.
+// Wrappers of the PTX instructions in the kernels, each spelled once. Clusters, bulk copies and
+// dependent launch need sm_90; on sm_80 their wrappers are left out, and kernels that need them are
+// not compiled.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,7 +13,7 @@
 
 namespace forerun::cuda {
 
-// c += a * b, 16 x 16 times 16 x 8, bf16 or f16 in, f32 sums.
+// Compute c += a * b, 16 x 16 times 16 x 8, bf16 or f16 in, f32 sums.
 __device__ __forceinline__ void mma_bf16(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
                                          uint32_t b1) {
   asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3},{%4,%5,%6,%7},{%8,%9},"
@@ -34,7 +34,7 @@ __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
 
-// Address of the launch's dynamic shared memory, aligned for operands of wgmma.
+// Returns the address of the launch's dynamic shared memory, aligned for operands of wgmma.
 __device__ __forceinline__ uint32_t dynamic_shared_address() {
   extern __shared__ __align__(1024) std::byte dynamic_shared_memory[];
   return shared_address(dynamic_shared_memory);
@@ -78,7 +78,7 @@ __device__ __forceinline__ int load_shared_byte(uint32_t address) {
   return static_cast<int>(v);
 }
 
-// The same for 2 bytes, and for two words.
+// Load 2 bytes, or two words.
 __device__ __forceinline__ uint32_t load_shared_2(uint32_t address) {
   uint32_t v;
   asm volatile("{.reg .u16 z; ld.shared.u16 z,[%1]; cvt.u32.u16 %0,z;}"
@@ -100,14 +100,14 @@ __device__ __forceinline__ uint32_t load_shared_constant_4(uint32_t address) {
   return v;
 }
 
-// An estimate of 1 / x, to a few units in the last place.
+// Returns an estimate of 1 / x, accurate to a few units in the last place.
 __device__ __forceinline__ float estimate_inverse(float x) {
   float estimate;
   asm("rcp.approx.ftz.f32 %0,%1;" : "=f"(estimate) : "f"(x));
   return estimate;
 }
 
-// Returns the same value, whose origin the compiler no longer knows.
+// Returns the same value, whose origin the compiler cannot see any more.
 __device__ __forceinline__ uint32_t opaque(uint32_t v) {
   asm volatile("" : "+r"(v));
   return v;
@@ -119,9 +119,10 @@ __device__ __forceinline__ T* opaque(T* v) {
   return v;
 }
 
-// dynamic_shared_address(), kept in a register: otherwise the compiler reads it again (SR_CgaCtaId)
-// wherever it computes an address, in every iteration of a loop. For whole warps: the shuffle tells
-// the compiler that the address is the same in all lanes, as operands of wgmma must be.
+// Returns dynamic_shared_address(), kept in a register: otherwise the compiler reads it again
+// (SR_CgaCtaId) wherever it computes an address, in every iteration of a loop. Call it in whole
+// warps: the shuffle tells the compiler that the address is the same in all lanes, as operands of
+// wgmma must be.
 __device__ __forceinline__ uint32_t kept_shared_address() {
   return __shfl_sync(~0u, opaque(dynamic_shared_address()), 0);
 }
@@ -157,7 +158,7 @@ __device__ __forceinline__ void barrier_wait(uint32_t barrier, uint32_t parity) 
       "r"(parity)
       : "memory");
 }
-// True in one lane of a full warp, always in the same lane.
+// Returns true in one lane of a full warp, always in the same lane.
 __device__ __forceinline__ bool elected() {
   uint32_t chosen;
   asm volatile("{\n .reg .pred one;\n elect.sync _|one, 0xffffffff;\n selp.u32 %0,1,0,one;\n}"
@@ -174,8 +175,8 @@ __device__ __forceinline__ void bulk_copy(uint32_t target, const void* source, u
       "l"(source), "r"(bytes), "r"(barrier)
       : "memory");
 }
-// Weights are read once, so they are evicted first: the L2 should keep activations and the KV
-// cache.
+// Copies weights, which are read once, and marks them to be evicted first: the L2 should keep
+// activations and the KV cache.
 __device__ __forceinline__ void bulk_copy_streaming(uint32_t target, const void* source,
                                                     uint32_t bytes, uint32_t barrier,
                                                     uint64_t policy) {
@@ -247,7 +248,7 @@ __device__ __forceinline__ void fence_async_proxy() {
 __device__ __forceinline__ void fence_global_async_proxy() {
   asm volatile("fence.proxy.async.global;" ::: "memory");
 }
-// The stream's next kernel may start now (it still waits for this one's end before it reads).
+// Allows the stream's next kernel to start now (it still waits for this one's end before it reads).
 __device__ __forceinline__ void launch_dependents() {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
@@ -258,7 +259,7 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 
 #endif
 
-// Barrier of `threads` threads of a block; `id` is 1 to 15 (0 is __syncthreads).
+// A barrier of `threads` threads of a block; `id` is 1 to 15 (0 is __syncthreads).
 __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0,%1;" ::"r"(id), "r"(threads) : "memory");
 }
@@ -285,7 +286,7 @@ __device__ __forceinline__ void ldmatrix_x4_trans(uint32_t (&a)[4], uint32_t row
                : "r"(row)
                : "memory");
 }
-// The lane copies 16 bytes from global to shared memory, or writes zeros if not `valid`.
+// Copies 16 bytes per lane from global to shared memory, or writes zeros if not `valid`.
 __device__ __forceinline__ void copy_16_async(uint32_t target, const void* source, bool valid) {
   asm volatile("cp.async.cg.shared.global [%0],[%1],16,%2;" ::"r"(target), "l"(source),
                "r"(valid ? 16 : 0)
@@ -295,7 +296,7 @@ __device__ __forceinline__ void copies_commit() { asm volatile("cp.async.commit_
 // Returns once the lane's own copies have landed.
 __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
-// The same, except for the last kCount groups.
+// Returns once the lane's own copies have landed, except for the last kCount groups.
 template <int kCount>
 __device__ __forceinline__ void copies_wait_for_all_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kCount) : "memory");
@@ -311,7 +312,7 @@ __device__ __forceinline__ uint32_t pack_bf16x2(float low, float high) {
   const __nv_bfloat162 v = __floats2bfloat162_rn(low, high);
   return *reinterpret_cast<const uint32_t*>(&v);
 }
-// Round two neighbouring activations, or one, to `format`.
+// Round two adjacent activations, or one, to `format`.
 __device__ __forceinline__ uint32_t pack_activations(ActivationFormat format, float low,
                                                      float high) {
   if (format == ActivationFormat::kBf16) return pack_bf16x2(low, high);
@@ -325,7 +326,8 @@ __device__ __forceinline__ uint16_t round_activation(ActivationFormat format, fl
   return static_cast<uint16_t>(pack_activations(format, v, 0));
 }
 
-// Blocks of one launch exchange data through the L2, since the L1 caches of SMs are not coherent.
+// Stores through the L2, by which blocks of one launch exchange data, since the L1 caches of SMs
+// are not coherent.
 __device__ __forceinline__ void store_through_l2(float* target, float4 v) {
   asm volatile("st.global.cg.v4.f32 [%0],{%1,%2,%3,%4};" ::"l"(target), "f"(v.x), "f"(v.y),
                "f"(v.z), "f"(v.w)

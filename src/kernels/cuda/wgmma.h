@@ -1,6 +1,6 @@
-// Matrix products of a warpgroup (128 threads) on sm_90a: 64 outputs, 16 of each warp, times up to
-// 128 rows of activations. Measurement showed that m64nNk16 gives the same bits as mma.m16n8k16 for
-// the same 16 inputs, and that the order of the 16 inputs does not matter. Device code.
+// Matrix products of a warpgroup (128 threads) on sm_90a: 64 outputs, 16 per warp, times up to 128
+// rows of activations. Measurements show that m64nNk16 gives the same bits as mma.m16n8k16 for the
+// same 16 inputs, and that the order of the 16 inputs does not matter. Device code.
 #pragma once
 
 #include <cuda.h>
@@ -13,9 +13,10 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Matrix descriptor of activations in shared memory for wgmma. A tensor copy of 32 or 64 inputs per
-// row has written them with a swizzle of 64 or 128 bytes. `address`: where the 16 inputs of the
-// first row would be without the swizzle. Each group of 8 rows begins at a multiple of its size.
+// Returns the matrix descriptor of activations in shared memory for wgmma. A tensor copy of 32 or
+// 64 inputs per row has written them with a swizzle of 64 or 128 bytes. `address` is where the 16
+// inputs of the first row would be without the swizzle. Each group of 8 rows begins at a multiple
+// of its size.
 template <int kRowInputs>
 __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
   static_assert(kRowInputs == 32 || kRowInputs == 64);
@@ -28,12 +29,12 @@ __device__ __forceinline__ uint64_t wgmma_descriptor(uint32_t address) {
 __device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, int bytes) {
   return descriptor + static_cast<uint32_t>(bytes >> 4);
 }
-// Returns `address`, which must be the same in all lanes of the warp, so that the compiler knows it
-// is.
+// Returns `address`, which must be the same in all lanes of the warp, in a form that tells the
+// compiler so.
 __device__ __forceinline__ uint32_t wgmma_uniform(uint32_t address) {
   return __shfl_sync(~0u, address, 0);
 }
-// Must stand between writes to registers and products that read these registers.
+// A fence between writes to registers and products that read these registers.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
@@ -46,8 +47,9 @@ __device__ __forceinline__ void wgmma_wait_for_all_but_one() {
   asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory");
 }
 
-// Set the number of registers per thread of a warpgroup from here on, a multiple of 8. Registers
-// that one warpgroup deallocates another may allocate; an allocation waits until enough are free.
+// Set the number of registers per thread of a warpgroup from here on, a multiple of 8. Another
+// warpgroup may allocate the registers that one deallocates; an allocation waits until enough are
+// free.
 template <int kCount>
 __device__ __forceinline__ void warpgroup_reg_dealloc() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kCount));
@@ -57,7 +59,7 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kCount));
 }
 
-// Asm operands for all sums of a thread. d[4n] to d[4n + 3] are the sums of n8 tile n (8 rows),
+// The asm operands for all sums of a thread. d[4n] to d[4n + 3] are the sums of n8 tile n (8 rows),
 // in the layout of mma_bf16().
 #define FORERUN_SUMS_16                                                                           \
   "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]), "+f"(d[4]), "+f"(d[5]), "+f"(d[6]), "+f"(d[7]), \
@@ -101,7 +103,7 @@ __device__ __forceinline__ void warpgroup_reg_alloc() {
                : FORERUN_SUMS_64                                                   \
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(kAdd ? 1 : 0))
 
-// d (+)= 64 outputs x 16 inputs times 16 inputs x 32, 64 or 128 rows.
+// Computes d (+)= 64 outputs x 16 inputs times 16 inputs x 32, 64 or 128 rows.
 template <ActivationFormat kFormat, bool kAdd>
 __device__ __forceinline__ void wgmma(float (&d)[16], const uint32_t (&a)[4], uint64_t b) {
   if constexpr (kFormat == ActivationFormat::kF16) {

@@ -13,7 +13,7 @@
 
 namespace forerun {
 
-// Rows of blocks, which a function decodes: formats such as Q8_0.
+// A table with rows of blocks, which a function decodes: formats such as Q8_0.
 struct BlockTable {
   const std::byte* data;
   int64_t row_bytes;
@@ -21,14 +21,14 @@ struct BlockTable {
   void (*decode)(const std::byte* blocks, int64_t count, float* to);
 };
 
-// The LM head of a model whose embedding is its head, packed for the linear kernels without a
-// change of values. Tokens beyond its rows, which no tokenizer has, are zeros.
+// The LM head of a model with tied embeddings, packed for the linear kernels without a change of
+// values. Tokens beyond its rows, which no tokenizer has, are zeros.
 struct PackedTable {
   LinearWeight head;
 };
 
-// [vocab][hidden]. Views of the checkpoint's format, whose memory the caller keeps, or a packed
-// head, whose memory is shared.
+// An embedding table [vocab][hidden]: a view of the checkpoint's format, whose memory the caller
+// keeps, or a packed head, whose memory is shared.
 using EmbeddingTable = std::variant<MatrixView<const float>, MatrixView<const bf16>,
                                     MatrixView<const f16>, BlockTable, PackedTable>;
 
@@ -37,7 +37,7 @@ using EmbeddingTable = std::variant<MatrixView<const float>, MatrixView<const bf
 void embedding(const Team& team, const EmbeddingTable& table, std::span<const int32_t> tokens,
                bool round_to_bf16, MatrixView<float> y);
 
-// Reference twin. Single-threaded.
+// Reference implementation. Single-threaded.
 void embedding_ref(const EmbeddingTable& table, std::span<const int32_t> tokens, bool round_to_bf16,
                    MatrixView<float> y);
 

@@ -22,7 +22,7 @@ bool wants(WeightFormats formats, WeightKind kind) {
   return false;
 }
 
-// Whether one of the formats has groups of 16 inputs.
+// Returns whether one of the formats has groups of 16 inputs.
 bool wants_sums_16(WeightFormats formats) {
   for (const GroupedFormat& format : kGroupedFormats) {
     if (format.group == 16 && (formats & weight_formats(format.format)) != 0) return true;
@@ -30,7 +30,7 @@ bool wants_sums_16(WeightFormats formats) {
   return false;
 }
 
-// Whether one of the formats has minima.
+// Returns whether one of the formats has minima.
 bool wants_negated(WeightFormats formats) {
   for (const GroupedFormat& format : kGroupedFormats) {
     if (has_min(format) && (formats & weight_formats(format.format)) != 0) return true;
@@ -38,7 +38,7 @@ bool wants_negated(WeightFormats formats) {
   return false;
 }
 
-// Whether all integer formats among `formats` have kernels of which `has` is true.
+// Returns whether `has` is true for the kernels of all integer formats among `formats`.
 template <class Has>
 bool all_have(WeightFormats formats, const Has& has) {
   for (const WeightFormatInfo& info : weight_format_table()) {
@@ -83,7 +83,7 @@ struct MTileRow {
   int64_t row;
 };
 
-// Finds the M tile of a row, for ascending rows.
+// A cursor that finds the M tile of a row, for ascending rows.
 class MTileCursor {
  public:
   explicit MTileCursor(const MTiles& m_tiles) : m_tiles_(m_tiles) {}
@@ -105,7 +105,7 @@ struct RowPlaces {
   MTileRow digits;
 };
 
-// The destination of a group of a row.
+// Returns the destination of a group of a row.
 PackedGroup group_of(const InputRows& at, const InputLayout& layout, const LinearKernels& kernels,
                      const RowPlaces& places, int64_t group) {
   const auto& [in_floats, in_halves, in_digits] = places;

@@ -27,11 +27,11 @@ class AlignedBuffer {
   size_t capacity_ = 0;
 };
 
-// One buffer holds every layout of the rows. Which layouts exist depends on the activation, the
-// weight formats and the instruction set; their offsets depend on the shape too.
+// The layouts of an input, all in one buffer. The activation, the weight formats and the
+// instruction set determine which layouts exist; their offsets also depend on the shape.
 struct InputLayout {
   int64_t groups = 0;       // groups of kInputGroup inputs
-  int64_t float_bytes = 0;  // bytes per row; 0: the layout is absent
+  int64_t float_bytes = 0;  // bytes per row; 0 if the layout is absent
   int64_t half_bytes = 0;
   int64_t digit_bytes = 0;
   int64_t input_bytes = 0;   // bytes of an input's digits
@@ -39,15 +39,15 @@ struct InputLayout {
   int32_t digit_count = 0;
   bool round_to_bf16 = false;
   bool has_sums_16 = false;
-  bool has_negated = false;  // there are sums as floats
+  bool has_negated = false;  // the sums also exist as floats
   DigitLayout digit_layout = DigitLayout::kFours;
 
   static InputLayout plan(int64_t rows, int64_t in, Activation activation, WeightFormats formats);
   size_t row_bytes() const;
 };
 
-// The beginnings of the layouts; null if a layout is absent. linear/cpu/kernels.h describes how M
-// tiles lie in them.
+// The beginnings of the layouts; null if a layout is absent. linear/cpu/kernels.h describes their M
+// tiles.
 struct InputRows {
   float* floats = nullptr;
   uint16_t* halves = nullptr;

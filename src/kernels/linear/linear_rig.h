@@ -1,4 +1,4 @@
-// Shared by the tests of linear layers: weights of every format that end at an unreadable page,
+// A rig for tests of linear layers: weights of every format that end at an unreadable page,
 // matrices surrounded by NaNs, and a comparator that handles NaN.
 #pragma once
 
@@ -35,7 +35,7 @@ inline const std::vector<WeightFormat> kFormats = [] {
 inline constexpr Activation kActivations[] = {Activation::kF32, Activation::kBf16,
                                               Activation::kInt8};
 
-// Whether this processor's kernels support the combination.
+// Returns whether this CPU's kernels support the combination.
 inline bool is_there(WeightFormat format, Activation activation) {
   return format != WeightFormat::kBf16Pairs || takes_bf16_pairs(activation);
 }
@@ -44,7 +44,8 @@ inline bool is_integer(WeightFormat format) {
   return weight_format_info(format).kind == WeightKind::kIntegers;
 }
 
-// Whether the numbers are equal up to `tolerance`. NaN equals NaN only, an infinity itself only.
+// Returns whether the numbers are equal up to `tolerance`. NaN only equals NaN, an infinity only
+// itself.
 inline bool close(float actual, float expected, double tolerance) {
   if (std::isnan(expected)) return std::isnan(actual);
   if (std::isinf(expected)) return actual == expected;
@@ -128,8 +129,8 @@ inline TestWeight make_int4(int64_t out, int64_t in, int64_t group, Random& rand
   return made;
 }
 
-// Rows of codes lie 3 apart with NaNs between them; the last row ends at the guard page. The blocks
-// that share a scale follow from `random`.
+// Makes an FP8 weight. Rows of codes lie 3 apart with NaNs between them; the last row ends at the
+// guard page. The blocks that share a scale depend on `random`.
 inline TestWeight make_fp8(int64_t out, int64_t in, Random& random) {
   const int64_t stride = in + 3;
   const int64_t count = out * stride - 3;
@@ -154,7 +155,7 @@ inline TestWeight make_fp8(int64_t out, int64_t in, Random& random) {
   return made;
 }
 
-// Random integers, all of whose parts follow from `seed`. `zero_count`: zeros are below; 0: none.
+// Returns random integers that depend on `seed`. Zeros are below `zero_count`; 0 for none.
 inline GroupedIntegers random_integers(int bits, int64_t group, DType scale_type,
                                        int32_t zero_count, uint32_t seed) {
   const auto hash = [seed](int64_t a, int64_t b, uint32_t salt) {
@@ -204,13 +205,13 @@ inline TestWeight make_int8_groups(int64_t out, int64_t in, int64_t group, Rando
   return made;
 }
 
-// `in` rounded up to a number of inputs that the format can have: whole blocks.
+// Returns `in` rounded up to a number of inputs that the format can have: whole blocks.
 inline int64_t whole_blocks(WeightFormat format, int64_t in) {
   if (!is_grouped(format)) return in;
   return round_up(in, block_inputs(grouped_format(format)));
 }
 
-// A block of a grouped format whose parts follow from `seed`, the channel and the block.
+// Returns a block of a grouped format that depends on `seed`, the channel and the block.
 inline GroupedBlock random_block(const GroupedFormat& format, uint32_t seed, int64_t out,
                                  int64_t block) {
   Random random(seed + static_cast<uint32_t>(out * 65537 + block));
@@ -228,7 +229,7 @@ inline GroupedBlock random_block(const GroupedFormat& format, uint32_t seed, int
   if (format.scale == GroupScale::kE8m0) made.d = static_cast<uint16_t>(118 + random.bits() % 10);
   const bool nibbles = format.scale == GroupScale::kNibbles;
   for (int group = 0; group < 16; ++group) {
-    // Zero and negative scales too; a minimum is not negative.
+    // Scales may be zero or negative; a minimum is not negative.
     made.scale[group] =
         static_cast<int8_t>(nibbles ? random.bits() % 16 : random.bits() % 128 - 64);
     made.min[group] = static_cast<int8_t>(random.bits() % (nibbles ? 16 : 64));

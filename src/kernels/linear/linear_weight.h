@@ -57,18 +57,18 @@ struct LinearWeight::Storage {
   int64_t scale_inputs = 1;
 };
 
-// Memory for repacked weights, zeroed and aligned to 64 bytes. Small requests share chunks on huge
-// pages (a model of 34 M parameters in 4 KiB pages overflows the TLB); a chunk is freed with its
-// last user. Thread-safe.
+// Returns zeroed memory for repacked weights, aligned to 64 bytes. Small requests share chunks on
+// huge pages (a model of 34 M parameters in 4 KiB pages overflows the TLB); a chunk is freed with
+// its last user. Thread-safe.
 std::shared_ptr<void> allocate_weights(size_t bytes);
 
 // Allocates zeroed memory for the blocks of `out` channels; storage.block_bytes must be set.
 // Returns the beginning of the memory, and its size in `bytes`.
 std::byte* allocate_blocks(LinearWeight::Storage& storage, int64_t out, size_t& bytes);
 
-// Kernels must not call it: files of different instruction sets must not share a copy.
+// Kernels must not call it, because files of different instruction sets must not share a copy.
 inline int64_t round_up(int64_t value, int64_t unit) { return (value + unit - 1) / unit * unit; }
-// A scale rounded to nearest, so that the bits of `zero_mask` can hold a zero point.
+// Returns a scale rounded to nearest, so that the bits of `zero_mask` can hold a zero point.
 inline uint32_t scale_word(float scale, uint32_t zero, uint32_t zero_mask) {
   uint32_t bits = std::bit_cast<uint32_t>(scale);
   if (std::isfinite(scale)) bits += (zero_mask + 1) / 2;

@@ -1,4 +1,4 @@
-// Packing of weights: bit orders, scales, rounding.
+// Tests the packing of weights: bit orders, scales, rounding.
 #include <gtest/gtest.h>
 
 #include <cmath>

@@ -1,9 +1,9 @@
-// The formats in which GPUs read weights, one line of kUnitFormats each. Host arithmetic only,
-// which model/ asks without a GPU.
+// The formats in which GPUs read weights, one entry of kUnitFormats each. It is host arithmetic
+// only, which model/ uses without a GPU.
 //
 // A weight [out][in] is stored as units, [out / 32][in / inputs]. A unit is contiguous; a warp
 // copies it into shared memory and multiplies it. It has the quants (or numbers) of 32 outputs, in
-// the order of the tensor core's fragments (linear/cuda/pack.h), then what they are scaled by:
+// the order of the tensor core's fragments (linear/cuda/pack.h), then their scales and zeros:
 //
 //   int4        32 f16 scales, 32 zero points of 4 bits
 //   int8        quants plus 128; 32 f16 scales
@@ -34,21 +34,21 @@ enum class LinearFormat : uint8_t {
 
 struct UnitFormat {
   LinearFormat format;
-  // The same format on processors, or the nearest one if they read it another way.
+  // The same format on CPUs, or the nearest one if they read it differently.
   WeightFormat stored;
   const char* name;
-  int inputs;       // inputs of a unit
-  int bits;         // bits of a quant
+  int inputs;       // inputs per unit
+  int bits;         // bits per quant
   int scale_bytes;  // bytes of a unit's scales, minima and zero points; a multiple of 16
-  // Rough cycles that a unit takes a block and a warp (linear/cuda/split.cc).
+  // Approximate cycles of a unit per block and per warp (linear/cuda/split.cc).
   int block_cycles;
   int warp_cycles;
-  // Rough nanoseconds of a unit of a tile of 128 and of 64 rows (linear/cuda/tile_plan.cc).
+  // Approximate nanoseconds of a unit of a tile of 128 and of 64 rows (linear/cuda/tile_plan.cc).
   int tile_ns;
   int few_tile_ns;
 };
 
-// Measured for int4 and bf16; the others' cycles follow from their number of instructions.
+// int4 and bf16 are measured; the others' cycles follow from their number of instructions.
 inline constexpr UnitFormat kUnitFormats[] = {
     {LinearFormat::kInt4Group128, WeightFormat::kInt4, "int4", 128, 4, 80, 98, 618, 800, 450},
     {LinearFormat::kInt8Group64, WeightFormat::kInt8Groups, "int8", 64, 8, 64, 50, 330, 400, 225},
@@ -80,9 +80,10 @@ constexpr int quant_bytes(LinearFormat format) {
 constexpr int unit_bytes(LinearFormat format) {
   return quant_bytes(format) + unit_format(format).scale_bytes;
 }
-// Whether the kernels of linear/cuda/grouped_unit.h read the format: all lines from kQ8_0 on.
+// Returns whether the kernels of linear/cuda/grouped_unit.h read the format: all entries from kQ8_0
+// on.
 constexpr bool is_grouped(LinearFormat format) { return format >= LinearFormat::kQ8_0; }
-// The grouped format that reads what is stored as `stored`.
+// Returns the grouped format for weights stored as `stored`.
 constexpr std::optional<LinearFormat> grouped_format(WeightFormat stored) {
   for (const UnitFormat& each : kUnitFormats) {
     if (is_grouped(each.format) && each.stored == stored) return each.format;

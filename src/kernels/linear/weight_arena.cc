@@ -1,4 +1,4 @@
-// allocate_weights: see linear_weight.h.
+// Implements allocate_weights() of linear_weight.h.
 #include <sys/mman.h>
 
 #include <cstdlib>
@@ -15,7 +15,7 @@ constexpr size_t kChunk = 2 * kHugePage;
 
 constexpr size_t round_up(size_t value, size_t unit) { return (value + unit - 1) / unit * unit; }
 
-// Fresh zero pages, aligned to a huge page.
+// Maps new zero pages, aligned to a huge page.
 std::shared_ptr<std::byte> map_pages(size_t bytes) {
   const size_t mapped = bytes + kHugePage;
   void* base = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -31,7 +31,7 @@ std::shared_ptr<std::byte> map_pages(size_t bytes) {
 
 struct Arena {
   std::mutex mutex;
-  std::weak_ptr<std::byte> chunk;  // the chunk being filled; its users keep it alive
+  std::weak_ptr<std::byte> chunk;  // the current chunk; its users keep it alive
   size_t used = 0;
 };
 

@@ -1,6 +1,5 @@
-// The formats in which a linear weight can be stored. kernels/linear/formats/weight_formats.h says
-// what is to be known of each, kernels/linear/formats/grouped_formats.h how those from kQ4_0 on are
-// laid out.
+// The formats of stored linear weights. kernels/linear/formats/weight_formats.h has the properties
+// of each, kernels/linear/formats/grouped_formats.h the layout of those from kQ4_0 on.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
-// A summary of a row of logits that holds what a sampler needs and is small enough to send over a
-// bus. It is computed on the device that holds the logits, but the host still makes every decision:
-// the device never draws a token. It names every token that the host's arithmetic could draw, lists
-// the best tokens, and sums weights in fixed point (base/token_weight.h), so that the sums have the
-// same bits as the host's. For anything else the sampler reads the logits themselves.
+// A summary of a row of logits with all that a sampler needs, small enough to send over a bus. The
+// device that holds the logits computes it, but the host still makes every decision: the device
+// never draws a token. The summary names every token that the host's arithmetic could draw, lists
+// the best tokens, and has sums of weights in fixed point (base/token_weight.h), so that the sums
+// have the same bits as the host's. For anything else the sampler reads the logits themselves.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ struct RowQuery {
     kNoisyTop = 16,   // list the tokens with the largest score + Gumbel noise
   };
   uint32_t kinds = kLogits;
-  // At least so many of the best tokens are listed (all tokens, if there are fewer), ranked by
-  // logit, or by noisy score with kNoisyTop. At most kMaxTop.
+  // The summary lists at least this many of the best tokens (all tokens, if there are fewer),
+  // ranked by logit, or by noisy score with kNoisyTop. At most kMaxTop.
   int32_t top = 0;
   int32_t vocab = 0;  // tokens from `vocab` on are never drawn
   float inv_temperature = 1.0f;
@@ -37,8 +37,8 @@ struct RowQuery {
   uint32_t seed_low = 0;
   uint32_t seed_high = 0;
   int32_t position = 0;
-  // The edits applied to the logits before they are summarized: index of a RowEdits of the Step
-  // (row_edits.h), or kNone. All answers, except whole logits, are about edited logits.
+  // The edits of the logits before the summary: index of a RowEdits of the Step (row_edits.h), or
+  // kNone. All answers, except whole logits, are about edited logits.
   int32_t edits = kNone;
 
   static constexpr int32_t kNone = -1;
@@ -53,8 +53,8 @@ struct LogitsSummary {
   static constexpr int32_t kMaxListed = 1024;
   static constexpr int32_t kMaxCandidates = 16;
 
-  // The token with the largest logit; of equal logits, the lowest token id. Token -1 and -infinity
-  // if all tokens are masked (-infinity).
+  // The token with the largest logit; among equal logits, the lowest token id. Token -1 and
+  // -infinity if all tokens are masked (-infinity).
   TokenLogit best{0.0f, -1};
   int32_t bad = 0;  // 1: a logit is NaN or +infinity, and the other fields are meaningless
   // `listed` is in no order. No token outside of the list has a logit equal to or larger than that
@@ -77,44 +77,43 @@ struct LogitsSummary {
   TokenLogit listed[kMaxListed];
 };
 
-// A token is a candidate if its score + noise, as the device computes them, lies within this margin
-// of the largest. The margin covers twice the device's error (logarithms in f32: 2e-5) and twice
-// the change from another origin of the scores and the host's rounding, for two sums that compete
-// for the largest (their scores differ by less than 40, in f32).
+// A token is a candidate if its score + noise, computed on the device, lies within this margin of
+// the largest. The margin covers twice the device's error (logarithms in f32: 2e-5) and twice the
+// change from another origin of the scores and the host's rounding, for two sums that compete for
+// the largest (their scores differ by less than 40, in f32).
 inline constexpr float kNoiseMargin = 1e-4f;
 
 // The margin by which a list of kNoisyTop goes deeper than the device's sums require. It covers
 // twice the device's error (hardware logarithms: 2e-3), and 1e-3 for the rounding in f32 of two
 // sums that compete for a place, on the device and from another origin on the host: less than 8e-7
 // of scores above -1,000. Lower scores reach the `top` only at temperatures of a few hundredths.
-// There a token may be missing in favour of one that is nearly as good, which changes a draft token
-// but never a token of the target.
+// There one that is nearly as good may replace a token, which changes a draft token but never a
+// token of the target.
 inline constexpr float kListMargin = 5e-3f;
 
-// Gives a sampler access to the logits of a Step that lie on a device and have not been copied to
-// the host.
+// An interface by which a sampler accesses the logits of a Step that lie on a device and have not
+// been copied to the host.
 class DeviceLogits {
  public:
   virtual ~DeviceLogits() = default;
-  // The summary of a row; null: the row is in host memory. Valid until the next Step.
+  // Returns the summary of a row; null if the row is in host memory. Valid until the next Step.
   virtual const LogitsSummary* summary(int32_t logits_row) const = 0;
-  // The query that a row's summary answers. Only for rows that have a summary; valid as long as the
-  // summary.
+  // Returns the query that a row's summary answers. Only for rows with a summary; valid as long as
+  // the summary.
   virtual const RowQuery& query(int32_t logits_row) const = 0;
-  // Copies a row to the host memory that was assigned to it. May be called from any thread, but by
-  // one thread at a time for each row.
+  // Copies a row to its host memory. Any thread may call it, but only one at a time for each row.
   virtual Status fetch(int32_t logits_row) = 0;
 };
 
-// Reference twin of the devices' kernels: lists exactly the best tokens and names exactly the
-// candidates. `logits` [tokens]: the part from `first_token` on; the caller leaves out tokens past
-// query.vocab. `weight_origin`: the origin of scores for weights; null: the part's largest logit.
+// Reference implementation for the devices' kernels: lists exactly the best tokens and names
+// exactly the candidates. `logits` [tokens] is the part from `first_token` on; the caller leaves
+// out tokens past query.vocab. `weight_origin` is the origin of scores for weights; if null, it is
+// the part's largest logit.
 void logits_summary_ref(std::span<const float> logits, int32_t first_token, const RowQuery& query,
                         const float* weight_origin, LogitsSummary* summary);
 
-// Merges the summaries of the parts of one row, made by the same query, in the order of their
-// tokens. `whole` must not be one of the parts. It has weights if the weights of all parts have the
-// same origin.
+// Merges the summaries of the parts of one row, for the same query, in token order. `whole` must
+// not be one of the parts. It has weights if the weights of all parts have the same origin.
 void merge_logits_summaries(std::span<const LogitsSummary* const> parts, LogitsSummary* whole);
 
 }  // namespace forerun

@@ -49,7 +49,7 @@ void merge_lists(std::span<const LogitsSummary* const> parts, LogitsSummary* who
   }
   constexpr auto kRoom = static_cast<size_t>(LogitsSummary::kMaxListed);
   if (tokens.size() > kRoom) {
-    // Keeps the best tokens that fit; of tokens with equal logits all or none.
+    // Keeps the best tokens that fit; among tokens with equal logits all or none.
     const auto last = tokens.begin() + LogitsSummary::kMaxListed;
     std::nth_element(tokens.begin(), last, tokens.end(),
                      [](const auto& a, const auto& b) { return a.logit > b.logit; });

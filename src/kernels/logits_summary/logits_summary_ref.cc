@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-// A Gumbel draw's sum for a token, in double.
+// Returns a Gumbel draw's sum for a token, in double.
 double noisy_score(const TokenLogit& token, const TokenLogit& best, const RowQuery& query) {
   const uint64_t seed = uint64_t{query.seed_high} << 32 | query.seed_low;
   const uint32_t bits =
@@ -23,7 +23,7 @@ double noisy_score(const TokenLogit& token, const TokenLogit& best, const RowQue
 
 constexpr auto kRoom = static_cast<size_t>(LogitsSummary::kMaxListed);
 
-// `tokens` in order: the first `length`.
+// Writes the first `length` of `tokens`, which are in order.
 void write_list(const std::vector<TokenLogit>& tokens, size_t length, LogitsSummary* summary) {
   const bool fits = length <= kRoom;
   summary->num_listed = fits ? static_cast<int32_t>(length) : -1;
@@ -65,7 +65,7 @@ void logits_summary_ref(std::span<const float> logits, int32_t first_token, cons
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   *summary = {};
   summary->best = {-kInfinity, -1};
-  std::vector<TokenLogit> tokens;  // tokens that are not masked
+  std::vector<TokenLogit> tokens;  // without masked tokens
   for (size_t index = 0; index < logits.size(); ++index) {
     if (!(logits[index] < kInfinity)) summary->bad = 1;
     if (logits[index] == -kInfinity) continue;

@@ -16,7 +16,7 @@ void edit_logits(std::span<float> logits, int32_t first_token, const RowEdits& e
   for (const auto& [token, bias] : edits.biases) {
     if (float* const logit = find(token)) *logit = biased(*logit, bias);
   }
-  // The path's tokens are set aside, since a penalty cannot be applied twice.
+  // Saves the path's tokens, since a penalty cannot be applied twice.
   std::vector<float> aside;
   for (const TokenCount& counted : edits.path) {
     const float* const logit = find(counted.token);

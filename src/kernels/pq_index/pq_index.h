@@ -1,7 +1,7 @@
 // Product quantization of a sequence's keys (PQCache, Zhang et al., 2024, §4). A key of a KV head
-// is cut into up to 16 sub-vectors, and each sub-vector is replaced by one of 256 centroids, which
-// k-means finds among the keys present when the index is built. The score of a query and a key then
-// takes 16 look-ups and 16 bytes instead of a dot product over the head and the whole key.
+// is cut into up to 16 sub-vectors, and one of 256 centroids replaces each sub-vector; k-means
+// finds the centroids among the keys that exist when the index is built. The score of a query and a
+// key then takes 16 look-ups and 16 bytes instead of a dot product over the head and the whole key.
 //
 // A view reserves KV blocks for its index. The index of a KV head lies in that head's part of these
 // blocks, so a layer's index lies on the same device as its KV cache. The 16-byte pieces of the
@@ -20,12 +20,12 @@ namespace forerun {
 inline constexpr int32_t kPqSubVectors = 16;  // maximum; all have equally many dimensions
 inline constexpr int32_t kPqCentroids = 256;
 
-// Number of blocks that the index of `tokens` tokens takes. `head_dim` is at least 8.
+// Returns the number of blocks of an index over `tokens` tokens. `head_dim` is at least 8.
 int32_t pq_index_blocks(int32_t tokens, int32_t head_dim);
 
 struct PqIndex {
-  const int32_t* blocks = nullptr;  // [pq_index_blocks()]; null: there is no index
-  int32_t tokens = 0;               // already in the index; 0: it must be built
+  const int32_t* blocks = nullptr;  // [pq_index_blocks()]; null without an index
+  int32_t tokens = 0;               // tokens in the index; 0 if it must be built
 };
 
 // Scratch memory of one member of a team.
@@ -37,26 +37,26 @@ struct PqScratch {
   std::vector<uint8_t> codes;     // [token][sub-vector]
   std::vector<float> table;       // [sub-vector][centroid]
 
-  // Must be called before the functions below, which then may take up to `tokens` tokens. Capacity
-  // never shrinks.
+  // Makes room for the functions below, which may then take up to `tokens` tokens. Capacity never
+  // shrinks.
   void reserve(int32_t head_dim, int32_t tokens);
 };
 
 // Extends the index of a KV head to the first `tokens` tokens of a sequence. If index.tokens is 0,
 // the centroids are computed from the keys of these tokens; otherwise the new tokens are coded by
-// the existing centroids. The result depends on the keys alone.
+// the existing centroids. The result depends only on the keys.
 void pq_update(const PagedKv& kv, int32_t kv_head, const int32_t* block_table, const PqIndex& index,
                int32_t tokens, PqScratch& scratch);
 
 // Computes the scores query · key * `scale` of the first `tokens` tokens, a multiple of 64, with
-// each key approximated by its centroids. All these tokens must be in the index. `scores`: [tile of
-// 64 tokens][query][64].
+// each key approximated by its centroids. All these tokens must be in the index. `scores` is [tile
+// of 64 tokens][query][64].
 void pq_scores(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t tokens,
                std::span<const float* const> queries, float scale, float* scores,
                PqScratch& scratch);
 
-// For tests. pq_decode() returns the approximated key of a token, [head_dim]; pq_centroids() the
-// centroids of all dimensions, [dimension][centroid].
+// For tests. pq_decode() returns the approximated key of a token, [head_dim]; pq_centroids()
+// returns the centroids of all dimensions, [dimension][centroid].
 void pq_decode(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t token, float* key);
 void pq_centroids(const PagedKv& kv, int32_t kv_head, const PqIndex& index, float* centroids);
 

@@ -13,14 +13,14 @@
 
 namespace forerun {
 
-// One row of weight.size() elements; y may be x.
+// Normalizes one row of weight.size() elements; y may be x.
 void rms_norm_row(const float* x, std::span<const float> weight, float eps, float* y);
 
 // Collective: y [rows][dim] from x [rows][dim]; members take whole rows. y may be x.
 void rms_norm(const Team& team, MatrixView<const float> x, std::span<const float> weight, float eps,
               MatrixView<float> y);
 
-// Reference twin in double. Single-threaded.
+// Reference implementation in double. Single-threaded.
 void rms_norm_ref(MatrixView<const float> x, std::span<const float> weight, float eps,
                   MatrixView<float> y);
 

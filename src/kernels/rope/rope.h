@@ -18,8 +18,8 @@ struct RopeFrequencies {
   double magnitude = 1.0;
 };
 
-// Cosines and sines by position, computed in double when a position is first prepared. Address
-// space is reserved for all positions; memory is committed only for prepared positions.
+// Cosines and sines by position, computed in double when a position is first prepared. The table
+// reserves address space for all positions, but memory only for prepared positions.
 //
 // One thread may call prepare() at a time; afterwards any number of threads may call the accessors.
 class RopeTable {
@@ -29,12 +29,12 @@ class RopeTable {
   RopeTable(RopeTable&& other) noexcept;
   RopeTable& operator=(RopeTable&& other) noexcept;
 
-  // A table for positions 0 to max_position - 1.
+  // Creates a table for positions 0 to max_position - 1.
   static Result<RopeTable> create(RopeFrequencies frequencies, int32_t max_position);
 
   int32_t max_position() const { return max_position_; }
   void prepare(int32_t position);
-  // [head_dim / 2], already multiplied by the magnitude. Valid only after prepare(position).
+  // Return [head_dim / 2], already multiplied by the magnitude. Valid only after prepare(position).
   const float* cosines(int32_t position) const { return row(position); }
   const float* sines(int32_t position) const { return row(position) + half_; }
 
@@ -55,7 +55,7 @@ void rope_head(float* x, const float* cosines, const float* sines, int64_t half)
 void rope(const Team& team, const RopeTable& table, std::span<const int32_t> positions,
           int64_t head_dim, MatrixView<float> x);
 
-// Reference twin in double, from the frequencies. Single-threaded.
+// Reference implementation in double, from the frequencies. Single-threaded.
 void rope_ref(const RopeFrequencies& frequencies, std::span<const int32_t> positions,
               MatrixView<float> x);
 

@@ -13,10 +13,10 @@ namespace forerun {
 namespace simd {
 namespace {
 
-// Eight registers of up to 16 rows of 64 bytes.
+// Eight registers of up to 16 rows with 64 bytes each.
 struct AmxTiles {
-  // Sets the number of rows of each register and the bytes of a row, up to 64. A configuration
-  // takes 0.1 us.
+  // Sets the number of rows of each register and the bytes per row, up to 64. A configuration takes
+  // 0.1 us.
   FORERUN_INLINE void configure(const int64_t (&rows)[8], const int64_t (&row_bytes)[8]) {
     Config config = {};
     config.palette = 1;
@@ -47,19 +47,19 @@ struct AmxTiles {
     asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs),
                  "i"(kWeights));
   }
-  // Adds products of signed inputs by unsigned weights, four elements a row of kWeights.
+  // Adds products of signed inputs by unsigned weights, four elements per row of kWeights.
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_int8() {
     asm volatile("tdpbsud %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
   }
-  // Adds products of signed inputs by signed weights, four elements a row of kWeights.
+  // Adds products of signed inputs by signed weights, four elements per row of kWeights.
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_signed() {
     asm volatile("tdpbssd %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(kSums), "i"(kInputs), "i"(kWeights));
   }
 
  private:
-  // LDTILECFG's operand.
+  // The operand of LDTILECFG.
   struct alignas(64) Config {
     uint8_t palette;
     uint8_t start_row;

@@ -1,5 +1,5 @@
-// The tile registers of amx.h emulated by AVX-512 with VNNI: slow, but with the same bits on
-// processors without AMX.
+// The tile registers of amx.h emulated by AVX-512 with VNNI: slow, but with the same bits on CPUs
+// without AMX.
 #pragma once
 
 #include <cstddef>
@@ -43,9 +43,9 @@ struct EmulatedTiles {
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_bf16() {
     Registers& tiles = registers();
-    // Rounding to nearest, no exceptions, denormals are zero in operands and results. The
-    // arithmetic is in a function that is not inlined, since compilers would move it across the
-    // change of mode.
+    // The mode rounds to nearest, raises no exceptions, and treats denormals as zero in operands
+    // and results. The arithmetic is in a function that is not inlined, since compilers would move
+    // it across the change of mode.
     const unsigned before = _mm_getcsr();
     _mm_setcsr(0x1f80u | 0x8040u);
     dot_bf16_rows(tiles.bytes[kSums], tiles.bytes[kInputs], tiles.rows[kInputs],
@@ -67,7 +67,7 @@ struct EmulatedTiles {
   template <int kSums, int kInputs, int kWeights>
   FORERUN_INLINE void dot_signed() {
     Registers& tiles = registers();
-    // Signed bytes are unsigned ones, less 128 where the sign bit is flipped.
+    // Signed bytes are unsigned ones with a flipped sign bit, less 128.
     const Avx512::I flipped = Avx512::set1_int(static_cast<int32_t>(0x80808080u));
     for (int64_t row = 0; row < tiles.rows[kInputs]; ++row) {
       Avx512::I sum = Avx512::load_int(tiles.bytes[kSums][row]);
@@ -99,8 +99,8 @@ struct EmulatedTiles {
     return Avx512::set1_int(word);
   }
 
-  // TDPBF16PS: the products of even inputs are added in one chain of fused multiply-adds, those of
-  // odd inputs in another; the sum of both is added to the accumulator.
+  // Computes TDPBF16PS: the products of even inputs are added in one chain of fused multiply-adds,
+  // those of odd inputs in another; the sum of both is added to the accumulator.
   [[gnu::noinline]] static void dot_bf16_rows(char (*sums)[64], const char (*inputs)[64],
                                               int64_t rows, int64_t pairs,
                                               const char (*weights)[64]) {

@@ -16,7 +16,7 @@ struct Avx2 {
   using I = __m256i;
   using Mask = __m256;  // all bits of a lane, or none
   static constexpr int kLanes = 8;
-  // With more inputs 16-bit sums would overflow.
+  // Returns how many inputs may be summed; with more, 16-bit sums would overflow.
   static constexpr int digit_dot_inputs(int bits) {
     return bits <= 4 || bits == 8 ? 32 : bits == 5 ? 16 : bits == 6 ? 8 : 4;
   }

@@ -42,12 +42,12 @@ struct Avx512 {
   FORERUN_INLINE I mul_int(I a, I b) { return _mm512_mullo_epi32(a, b); }
   FORERUN_INLINE I max_int(I a, I b) { return _mm512_max_epi32(a, b); }
   FORERUN_INLINE I or_int(I a, I b) { return _mm512_or_si512(a, b); }
-  // With the intrinsics of these two, the compiler copies accumulators.
+  // These two use assembly, because the compiler copies accumulators with the intrinsics.
   FORERUN_INLINE I dot_halves(I sum, I a, I b) {
     asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
   }
-  // (sum, a, b): sum + the products of the lanes' four bytes, unsigned in a and signed in b.
+  // Returns sum + the products of the lanes' four bytes, unsigned in a and signed in b.
   FORERUN_INLINE I dot_bytes(I sum, I a, I b) {
     asm("vpdpbusd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
     return sum;
@@ -125,7 +125,7 @@ struct Avx512 {
     return _mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(p)));
   }
   FORERUN_INLINE I lookup_bytes(I table, I indices) { return _mm512_shuffle_epi8(table, indices); }
-  // Entries of 16 bits by the low 5 bits of each index.
+  // Looks up entries of 16 bits by the low 5 bits of each index.
   FORERUN_INLINE I lookup_halves(I table, I indices) {
     return _mm512_permutexvar_epi16(indices, table);
   }
@@ -153,7 +153,7 @@ struct Avx512 {
       b[i] = add(_mm512_shuffle_ps(v[2 * i], v[2 * i + 1], 0x88),
                  _mm512_shuffle_ps(v[2 * i], v[2 * i + 1], 0xdd));
     }
-    // Quarter j of the sum: v[0], v[1], v[2], v[3].
+    // Quarter j of the sum has v[0], v[1], v[2], v[3].
     const F sums = add(_mm512_shuffle_ps(b[0], b[1], 0x88), _mm512_shuffle_ps(b[0], b[1], 0xdd));
     const I order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm512_permutexvar_ps(order, sums);
@@ -228,14 +228,15 @@ struct Avx512 {
     return total;
   }
 
-  // The rest is for attention with products of bf16 alone.
+  // Only attention with products of bf16 uses the operations below.
 
-  // The first `count` of 16 lanes: all of them, or none, if `count` is beyond these.
+  // Returns a mask of the first `count` of 16 lanes: all of them if `count` is larger, none if it
+  // is negative.
   FORERUN_INLINE Mask first_lanes(int64_t count) {
     return static_cast<Mask>(count >= 16 ? 0xffffu : count > 0 ? (1u << count) - 1 : 0u);
   }
   FORERUN_INLINE Mask mask_of_bits(uint64_t bits) { return static_cast<Mask>(bits); }
-  // Memory of other lanes is not touched.
+  // Does not access the memory of other lanes.
   FORERUN_INLINE F load_or(Mask mask, const float* p, F otherwise) {
     return _mm512_mask_loadu_ps(otherwise, mask, p);
   }
@@ -243,19 +244,19 @@ struct Avx512 {
     return _mm512_maskz_loadu_ps(mask, p);
   }
   FORERUN_INLINE void store_where(Mask mask, float* p, F v) { _mm512_mask_storeu_ps(p, mask, v); }
-  // The 16-bit halves of both in turn: of the lower, or upper, two of every four lanes.
+  // Interleave the 16-bit halves of both: of the lower, or upper, two of every four lanes.
   FORERUN_INLINE I interleave_lower_halves(I a, I b) { return _mm512_unpacklo_epi16(a, b); }
   FORERUN_INLINE I interleave_upper_halves(I a, I b) { return _mm512_unpackhi_epi16(a, b); }
-  // Lane i is lane order[i] of `low`, or, from 16 on, lane order[i] - 16 of `high`.
+  // Lane i of the result is lane order[i] of `low`, or, from 16 on, lane order[i] - 16 of `high`.
   FORERUN_INLINE F permute2(F low, I order, F high) {
     return _mm512_permutex2var_ps(low, order, high);
   }
-  // a minus the integer below it.
+  // Returns a minus the largest integer that is not above it.
   FORERUN_INLINE F fraction(F a) {
     constexpr int kDownExact = 0x09;
     return _mm512_reduce_ps(a, kDownExact);
   }
-  // a * 2^n, n the integer below b.
+  // Returns a * 2^n, where n is the largest integer that is not above b.
   FORERUN_INLINE F scale_by_pow2(F a, F b) { return _mm512_scalef_ps(a, b); }
 };
 static_assert(WeightVector<Avx512> && WordVector<Avx512>);

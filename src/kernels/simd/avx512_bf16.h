@@ -1,4 +1,4 @@
-// Products of bf16 beside the vectors of AVX-512: AVX512_BF16 (Zen 4, Sapphire Rapids).
+// AVX-512 vectors with products of bf16: AVX512_BF16 (Zen 4, Sapphire Rapids).
 #pragma once
 
 #include "kernels/simd/avx512.h"
@@ -8,12 +8,12 @@ namespace simd {
 namespace {
 
 struct Avx512Bf16 : Avx512 {
-  // sum + a.odd * b.odd + a.even * b.even of the lanes' pairs of bf16 (vdpbf16ps: the odd products
-  // are added first, denormals count as zero).
+  // Returns sum + a.odd * b.odd + a.even * b.even of the lanes' pairs of bf16 (vdpbf16ps: the odd
+  // products are added first, denormals count as zero).
   FORERUN_INLINE F dot_bf16(F sum, I a, I b) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
   }
-  // 32 floats rounded to bf16: to nearest, ties to even, denormals to zero.
+  // Rounds 32 floats to bf16: to nearest, ties to even, denormals to zero.
   FORERUN_INLINE I to_bf16(F low, F high) {
     return reinterpret_cast<I>(_mm512_cvtne2ps_pbh(high, low));
   }

@@ -1,5 +1,5 @@
-// The operations of avx512_bf16.h spelled out in AVX-512, so that what is written on them is tested
-// on processors without AVX512_BF16.
+// The operations of avx512_bf16.h in plain AVX-512, so that CPUs without AVX512_BF16 can test the
+// code that uses them.
 #pragma once
 
 #include "kernels/simd/avx512.h"
@@ -20,7 +20,7 @@ struct EmulatedBf16 : Avx512 {
  private:
   FORERUN_INLINE F even(I pairs) { return flushed(even_bf16<Avx512>(pairs)); }
   FORERUN_INLINE F odd(I pairs) { return flushed(odd_bf16<Avx512>(pairs)); }
-  // `a` with zero in place of denormal numbers.
+  // Returns `a` with denormal numbers replaced by zero.
   FORERUN_INLINE F flushed(F a) {
     return zero_unless(_mm512_test_epi32_mask(as_int(a), set1_int(0x7f800000)), a);
   }

@@ -1,5 +1,5 @@
-// Expected results of the Avx512 operations that only attention uses, and of the bf16 products of
-// Avx512Bf16 and EmulatedBf16. In plain loops, as in vector_cases.h.
+// Expected results, in plain loops as in vector_cases.h, of the Avx512 operations that only
+// attention uses, and of the bf16 products of Avx512Bf16 and EmulatedBf16.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +48,7 @@ inline const char* check_orders_of_lanes() {
   if (!ints_are<Avx512>(Avx512::repeat4_int(in.i), [&](int n) { return in.i[n % 4]; })) {
     return "repeat4_int";
   }
-  // Half `n % 4` of the two lanes that begin at `first` of every four: of i, then of j.
+  // Returns half `n % 4` of the two lanes that begin at `first` of every four: of i, then of j.
   const auto interleaved = [&](int n, int first) {
     const int lane = n / 4 * 4 + first + n % 4 / 2;
     const int shift = n % 2 * 16;
@@ -116,7 +116,7 @@ const char* check_bf16_products() {
       return "to_bf16";
     }
   }
-  // Pairs of bf16: an even element of one list, an odd one of another.
+  // Pairs of bf16 have an even element of one list and an odd one of another.
   uint32_t x[16], y[16];
   for (int lane = 0; lane < 16; ++lane) {
     x[lane] = bits(in.a[lane]) >> 16 | (bits(in.c[lane]) & 0xffff0000u);

@@ -1,5 +1,5 @@
-// What functions and templates cannot express: internal linkage with forced inlining, and full
-// unrolling of loops, which keeps arrays of accumulators in registers.
+// Macros for what functions and templates cannot express: internal linkage with forced inlining,
+// and full unrolling of loops, which keeps arrays of accumulators in registers.
 #pragma once
 
 #define FORERUN_INLINE [[gnu::always_inline]] static inline

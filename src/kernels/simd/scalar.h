@@ -1,6 +1,6 @@
-// Vectors of 4 lanes in the compiler's own vector extension: the fallback on every processor, and
-// the only vectors off x86. There is no fused multiply-add, so sums are rounded differently from
-// those of the other instruction sets. Assumes little-endian memory.
+// Vectors of 4 lanes in the compiler's own vector extension: the fallback on every CPU, and the
+// only vectors off x86. There is no fused multiply-add, so sums are rounded differently from those
+// of the other instruction sets. Assumes little-endian memory.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,7 @@ struct Scalar {
   FORERUN_INLINE F div(F a, F b) { return a / b; }
   FORERUN_INLINE F min(F a, F b) { return select(a < b, a, b); }
   FORERUN_INLINE F max(F a, F b) { return select(a > b, a, b); }
-  // For |a| below 2^22: adding 1.5 * 2^23 leaves no bits for the fraction.
+  // Works for |a| below 2^22: adding 1.5 * 2^23 leaves no bits for the fraction.
   FORERUN_INLINE F round(F a) {
     const F large = set1(12582912.0f);
     return (a + large) - large;
@@ -88,7 +88,7 @@ struct Scalar {
   FORERUN_INLINE Mask at_least(F a, F b) { return a >= b; }
   FORERUN_INLINE Mask not_less(F a, F b) { return ~(a < b); }
   FORERUN_INLINE Mask is_nan(F a) {
-    // Only NaN differs from itself: NOLINTNEXTLINE(misc-redundant-expression)
+    // Only NaN differs from itself. NOLINTNEXTLINE(misc-redundant-expression)
     return a != a;
   }
   FORERUN_INLINE F select(Mask mask, F if_set, F otherwise) {
@@ -117,7 +117,7 @@ struct Scalar {
     __builtin_memcpy(v, p, sizeof(v));
     return {widen_code(I{v[0], v[2], v[4], v[6]}), widen_code(I{v[1], v[3], v[5], v[7]})};
   }
-  // The same steps as in widen_half.
+  // Takes the same steps as widen_half().
   FORERUN_INLINE F widen_code(I code) {
     const F scaled = as_float(shift_left<20>(code & set1_int(0x7f))) * set1(0x1p112f);
     return as_float(as_int(scaled) | shift_left<24>(code & set1_int(0x80)));

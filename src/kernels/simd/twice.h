@@ -1,5 +1,5 @@
 // Vectors of twice as many lanes: two vectors side by side. Kernels whose bits depend on the number
-// of lanes use them where registers are narrower.
+// of lanes use them on CPUs with narrower registers.
 #pragma once
 
 #include <cstdint>
@@ -108,7 +108,7 @@ struct Twice {
     return {V::sum_fours(first), V::sum_fours(second)};
   }
 
-  // WordVector, where V is one.
+  // The operations below make it a WordVector if V is one.
   FORERUN_INLINE uint32_t mask_bits(Mask mask) {
     return V::mask_bits(mask.low) | V::mask_bits(mask.high) << V::kLanes;
   }

@@ -1,18 +1,18 @@
-// The vectors that all kernels for processors are written on. Each instruction set has a header
-// with one type: Scalar (scalar.h), Avx2 (avx2.h), Avx512 (avx512.h). Twice (twice.h) makes vectors
-// of twice as many lanes of any of them. avx512_bf16.h adds products of bf16 to Avx512, amx.h has
-// tile registers; avx512_bf16_emulated.h and amx_emulated.h give the same results by AVX-512 alone.
-// No other file contains intrinsics or assembly of vectors.
+// The vector types of all CPU kernels. Each instruction set has a header with one type: Scalar
+// (scalar.h), Avx2 (avx2.h), Avx512 (avx512.h). Twice (twice.h) makes vectors of twice as many
+// lanes of any of them. avx512_bf16.h adds products of bf16 to Avx512, amx.h has tile registers;
+// avx512_bf16_emulated.h and amx_emulated.h give the same results by AVX-512 alone. No other file
+// contains vector intrinsics or assembly.
 //
 // A kernel is a template over the type, or a file included where `Vec` names the type. Each
-// instruction set has a source file of its own, compiled with flags for it. Only such files include
-// the instruction set's header. Everything here has internal linkage: if a function were shared
-// between files, the linker could keep the copy that was compiled for another processor. For the
-// same reason nothing of the standard library is called.
+// instruction set has its own source file, compiled with flags for it. Only such files include the
+// instruction set's header. Everything here has internal linkage: if files shared a function, the
+// linker could keep the copy that was compiled for another CPU. For the same reason these files
+// call no function of the standard library.
 //
 // An operation gives the same bits in all types, with these exceptions: Scalar rounds a product
-// before it adds it (fma, fnma) and may lose the sign of a zero that it rounds to, sum_lanes4 has
-// an order of the type's own, and so have maxima of lanes, which shows with NaN and zeros. Within a
+// before it adds it (fma, fnma) and may lose the sign of a zero that it rounds to, and the order of
+// sum_lanes4 and of maxima of lanes depends on the type, which shows with NaN and zeros. Within a
 // type a sum or a maximum of lanes always goes in the same order, so a kernel's bits depend on the
 // number of lanes, not on compilers.
 #pragma once
@@ -28,7 +28,8 @@ namespace {
 template <class A, class B>
 concept Same = __is_same(A, B);
 
-// F: kLanes floats; I: kLanes integers of 32 bits; Mask: kLanes truth values.
+// A vector type has F with kLanes floats, I with kLanes integers of 32 bits, and Mask with kLanes
+// truth values.
 template <class V>
 concept Vector = requires(typename V::F f, typename V::I i, typename V::Mask mask,
                           const typename V::F* four, const float* from, float* to,
@@ -63,21 +64,23 @@ concept Vector = requires(typename V::F f, typename V::I i, typename V::Mask mas
 
   { V::less(f, f) } -> Same<typename V::Mask>;
   { V::at_least(f, f) } -> Same<typename V::Mask>;
-  { V::not_less(f, f) } -> Same<typename V::Mask>;   // also where one of them is NaN
-  { V::select(mask, f, f) } -> Same<typename V::F>;  // the first where the mask is set
+  { V::not_less(f, f) } -> Same<typename V::Mask>;  // true also if one of them is NaN
+  // The first where the mask is set, else the second.
+  { V::select(mask, f, f) } -> Same<typename V::F>;
   { V::select_int(mask, i, i) } -> Same<typename V::I>;
   { V::zero_unless(mask, f) } -> Same<typename V::F>;
 
   { V::first_lane(f) } -> Same<float>;
   { V::max_lane(f) } -> Same<float>;
-  // The sum of all lanes: halves of the vector are added to each other until one lane is left.
+  // Returns the sum of all lanes: halves of the vector are added to each other until one lane is
+  // left.
   { V::sum_lanes(f) } -> Same<float>;
   // `four` has four vectors. Each four lanes of a vector are summed as (0 + 1) + (2 + 3); lane
   // kLanes / 4 * i + j of the result is the sum of the four lanes j of vector i.
   { V::sum_fours(four) } -> Same<typename V::F>;
 };
 
-// What linear layers with bf16, f16 and quantized weights need besides.
+// Additional operations for linear layers with bf16, f16 and quantized weights.
 template <class V>
 concept WeightVector = Vector<V> && requires(typename V::F f, typename V::I i, float* floats,
                                              uint16_t* halves, int8_t* bytes, const void* from) {
@@ -92,35 +95,36 @@ concept WeightVector = Vector<V> && requires(typename V::F f, typename V::I i, f
   { V::max_int(i, i) } -> Same<typename V::I>;
   { V::or_int(i, i) } -> Same<typename V::I>;
   { V::max_lane_int(i) } -> Same<int32_t>;
-  // (sum, a, b): sum + a.low * b.low + a.high * b.high of the lanes' signed 16-bit halves.
+  // (sum, a, b) gives sum + a.low * b.low + a.high * b.high of the lanes' signed 16-bit halves.
   { V::dot_halves(i, i, i) } -> Same<typename V::I>;
-  // The lanes' 16-bit halves, modulo 2^16.
+  // Works on the lanes' 16-bit halves, modulo 2^16.
   { V::sub_halves(i, i) } -> Same<typename V::I>;
   { V::mul_halves(i, i) } -> Same<typename V::I>;
-  // The sum of each of four vectors' lanes, in floats[0] to [3].
+  // Stores the sum of each of four vectors' lanes, in floats[0] to [3].
   { V::sum_lanes4(f, f, f, f, floats) } -> Same<void>;
 
-  // 2 * kLanes consecutive elements, separated into even and odd elements.
+  // Loads 2 * kLanes consecutive elements, separated into even and odd elements.
   { V::load_split_f32(from) } -> Same<typename V::Pair>;
   { V::load_split_f16(from) } -> Same<typename V::Pair>;
-  // FP8 e4m3 codes, each 2^-8 times its number. The codes of NaN give 1.875, with their sign.
+  // Loads FP8 e4m3 codes, each as 2^-8 times its number. The codes of NaN give 1.875, with their
+  // sign.
   { V::load_split_e4m3(from) } -> Same<typename V::Pair>;
   { V::store_low_halves(halves, i) } -> Same<void>;  // lanes below 2^16
   { V::store_low_bytes(bytes, i) } -> Same<void>;    // the low 8 bits of every lane
-  // The same for two vectors: four bytes of one alternate with four bytes of the other.
+  // Does the same for two vectors: four bytes of one alternate with four bytes of the other.
   { V::store_low_bytes_by_fours(bytes, i, i) } -> Same<void>;
 
   { V::load_f16(from) } -> Same<typename V::F>;     // kLanes elements
   { V::load_bf16(from) } -> Same<typename V::F>;    // kLanes elements
   { V::load_bytes(from) } -> Same<typename V::I>;   // kLanes signed bytes
   { V::repeat4_int(from) } -> Same<typename V::I>;  // the same 16 bytes in every four lanes
-  // (table, i): each byte of i, below 16, is replaced by that byte of the table's four lanes, which
-  // are the same in every four lanes.
+  // (table, i) replaces each byte of i, below 16, by that byte of the table's four lanes, which are
+  // the same in every four lanes.
   { V::lookup_bytes(i, i) } -> Same<typename V::I>;
 
-  // Integer dot products of 4 unsigned weights a lane by 4 signed digits, which are the same in
+  // Integer dot products of 4 unsigned weights per lane by 4 signed digits, which are the same in
   // all lanes. DigitDot<kDigits, kBits> multiplies kDigits digits of each input, the high digit
-  // first; weights have kBits bits, up to 8. flush(total) adds what has come since clear(). Between
+  // first; weights have kBits bits, up to 8. flush(total) adds the products since clear(). Between
   // these there may be digit_dot_inputs(kBits) inputs.
   requires V::digit_dot_inputs(4)
   >= 32 && V::digit_dot_inputs(6) >= 8;
@@ -133,7 +137,7 @@ concept WeightVector = Vector<V> && requires(typename V::F f, typename V::I i, f
   };
 };
 
-// What random numbers and sums of fixed-point numbers need besides. A pair is two neighbouring
+// Additional operations for random numbers and sums of fixed-point numbers. A pair is two adjacent
 // lanes, an integer of 64 bits.
 template <class V>
 concept WordVector = Vector<V> && requires(typename V::F f, typename V::I i, typename V::Mask mask,
@@ -142,10 +146,10 @@ concept WordVector = Vector<V> && requires(typename V::F f, typename V::I i, typ
   { V::xor3(i, i, i) } -> Same<typename V::I>;
   { V::high_words(i) } -> Same<typename V::I>;        // each pair shifted right by 32 bits
   { V::mul_low_words(i, i) } -> Same<typename V::I>;  // pairs: products of unsigned low words
-  { V::interleave_low_words(i, i) } -> Same<typename V::I>;  // low words of both in turn
+  { V::interleave_low_words(i, i) } -> Same<typename V::I>;  // alternating low words of both
   { V::transpose_words(i, i, i, i, four) } -> Same<void>;    // the 4 x 4 words of every 4 lanes
-  // Sums of 64 bits, whose type is that of zero_int64(). Each lane of f times a factor, from 0
-  // to 2^51, is rounded to nearest, ties to even, and added to one of them.
+  // Sums of 64 bits, of the type of zero_int64(). Each lane of f times a factor, from 0 to 2^51, is
+  // rounded to nearest, ties to even, and added to one of them.
   { V::add_scaled(sums, f, 1.0) } -> Same<decltype(V::zero_int64())>;
   { V::sum_lanes_int64(sums) } -> Same<uint64_t>;
 };

@@ -1,5 +1,5 @@
-// Expected results of every operation of a vector type, in plain loops. Included by one file an
-// instruction set, so nothing of the standard library is called here (vector.h).
+// Expected results of every operation of a vector type, in plain loops. One file per instruction
+// set includes it, so it calls no function of the standard library (vector.h).
 #pragma once
 
 #include <cstdint>
@@ -61,7 +61,7 @@ bool ints_are(typename V::I actual, Expected expected) {
   return true;
 }
 
-// The sum of `count` floats, a power of two, by halves.
+// Returns the sum of `count` floats, a power of two, by halves.
 inline float sum_by_halves(const float* from, int count) {
   float sums[kMaxLanes];
   for (int lane = 0; lane < count; ++lane) sums[lane] = from[lane];
@@ -172,7 +172,7 @@ const char* check_masks_and_sums() {
   return nullptr;
 }
 
-// With random weights and digits, and with the largest of both.
+// Tests random weights and digits, and the largest of both.
 template <WeightVector V, int kBits>
 bool digit_dot_is_right(bool largest) {
   constexpr int kFours = V::digit_dot_inputs(kBits) / 4;
@@ -200,7 +200,7 @@ bool digit_dot_is_right(bool largest) {
   return ints_are<V>(dot.flush(V::set1_int(5)), [&](int n) { return expected[n] + 5; });
 }
 
-// 2^-8 times the number of an e4m3 code: an exponent of 4 bits with a bias of 7, 3 bits of
+// Returns 2^-8 times the number of an e4m3 code: an exponent of 4 bits with a bias of 7, 3 bits of
 // mantissa.
 inline float scaled_e4m3(int code) {
   const int exponent = code >> 3 & 15;
@@ -226,7 +226,7 @@ bool splits_every_e4m3_code() {
 template <WeightVector V>
 const char* check_loads() {
   if (!splits_every_e4m3_code<V>()) return "load_split_e4m3";
-  // 1.5 * 2^n, a subnormal, an infinity and signed zeros.
+  // The values are 1.5 * 2^n, a subnormal, an infinity and signed zeros.
   const uint16_t f16[kMaxLanes] = {0x3e00, 0xc200, 0x0001, 0x83ff, 0x7c00, 0xfc00, 0x8000, 0x0000,
                                    0x7bff, 0x0400, 0x3c00, 0xbc00, 0x4a00, 0x2e00, 0x7e00, 0x1600};
   const float wide[kMaxLanes] = {1.5f,
@@ -304,7 +304,7 @@ const char* check_weights() {
   for (int lane = 1; lane < V::kLanes; ++lane)
     highest = in.i[lane] > highest ? in.i[lane] : highest;
   if (V::max_lane_int(i) != highest) return "max_lane_int";
-  // The order of the sum is the type's own, so the terms are integers.
+  // The terms are integers, because the order of the sum depends on the type.
   float integers[4][kMaxLanes], expected_sums[4] = {}, sums[4];
   for (int row = 0; row < 4; ++row) {
     for (int lane = 0; lane < V::kLanes; ++lane) {

@@ -1,4 +1,4 @@
-// Every operation of every vector type against plain loops (vector_cases.h), bit by bit.
+// Compares every operation of every vector type with plain loops (vector_cases.h), bit by bit.
 #include "kernels/simd/vector.h"
 
 #include <gtest/gtest.h>

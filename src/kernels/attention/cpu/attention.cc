@@ -1,8 +1,8 @@
-// Deals row blocks × KV heads (× spans) to the team and walks their tiles.
+// Distributes row blocks × KV heads (× spans) over the team and processes their tiles.
 //
-// A block of neighbouring rows of one sequence shares every tile that lies below the boundary of
-// its rows, so K and V of a tile are read once for all their query heads; a tile that reaches the
-// tree region is gathered row by row.
+// A block of adjacent rows of one sequence shares every tile below the boundary of its rows, so K
+// and V of a tile are read once for all their query heads; a tile that extends into the tree region
+// is gathered row by row.
 #include "kernels/attention/attention.h"
 
 #include <algorithm>
@@ -17,7 +17,8 @@
 namespace forerun {
 namespace {
 
-constexpr int32_t kMaxBlockQueries = 32;  // rows × query heads of a KV head, unless a row has more
+// Rows × query heads of a KV head, unless a single row has more.
+constexpr int32_t kMaxBlockQueries = 32;
 constexpr int32_t kMaxBlockRows = 16;
 constexpr int32_t kTilesPerSpan = kAttentionSpan / kAttentionTile;
 
@@ -75,7 +76,7 @@ const AttentionKernels& attention_kernels() {
     if (isa == Isa::kAvx2) return attention_kernels_avx2();
   }
   if constexpr (isa_is_built(Isa::kScalar)) return attention_kernels_scalar();
-  std::abort();  // check_isa() has refused this processor
+  std::abort();  // check_isa() has refused this CPU
 }
 
 void AttentionPlan::build(std::span<const AttentionRow> rows, int32_t num_heads,
@@ -94,14 +95,14 @@ void AttentionPlan::build(std::span<const AttentionRow> rows, int32_t num_heads,
   }
   num_spans = highest / kAttentionSpan + 1;
   const auto units = static_cast<int32_t>(blocks.size()) * num_kv_heads;
-  // Splitting costs a barrier and one more pass over the states, so it is used only where whole
-  // units would leave members idle for long.
+  // Splitting costs a barrier and one more pass over the states, so it is used only if whole units
+  // would leave members idle for long.
   split_spans = num_spans > 1 && units % team_size != 0 && units < 8 * team_size;
 }
 
 void AttentionScratch::reserve(int32_t team_size, int32_t num_heads, int32_t num_kv_heads,
                                int32_t head_dim) {
-  // 64 bytes apart at least, so that members do not share cache lines.
+  // Members' scratch is at least 64 bytes apart, so that they do not share cache lines.
   member_floats_ =
       member_floats(max_block_queries(num_heads, num_kv_heads), padded_head_dim(head_dim)) + 16;
   members_.resize(static_cast<size_t>(member_floats_ * team_size));
@@ -112,7 +113,7 @@ void AttentionScratch::reserve_partials(const AttentionPlan& plan, int64_t num_r
   if (!plan.split_spans) return;
   const auto needed = static_cast<size_t>(num_rows * num_heads * plan.num_spans *
                                           softmax_state_floats(padded_head_dim(head_dim)));
-  // Contexts grow a token at a time: room for twice the spans avoids allocation in the steady
+  // Contexts grow by a token at a time: room for twice the spans avoids allocation in the steady
   // state.
   if (partials_.size() < needed) partials_.resize(2 * needed);
 }
@@ -126,7 +127,7 @@ struct AttentionCall {
   const AttentionPlan& plan;
   AttentionScratch* scratch;
   MatrixView<float> out;
-  int32_t group;  // query heads of a KV head
+  int32_t group;  // query heads per KV head
   int64_t padded_dim;
   AttentionTypeKernels type_kernels;
 
@@ -177,7 +178,7 @@ struct AttentionCall {
     type_kernels.finish(state, padded_dim, kv.head_dim, out.row(row_idx) + head * kv.head_dim);
   }
 
-  // Finds the keys and values of positions [first, last] of a tile that `row` sees partly through
+  // Finds the keys and values of positions [first, last] of a tile that `row` partly finds through
   // its own list.
   void gather(const AttentionRow& row, int32_t kv_head, int32_t first, int32_t last,
               const MemberScratch& mem, TileKv& found) const;
@@ -188,7 +189,7 @@ struct AttentionCall {
 void AttentionCall::run_tile(const AttentionPlan::Block& block, int32_t first_row, int32_t num_rows,
                              int32_t tile_idx, const TileKv& tile_kv,
                              const MemberScratch& mem) const {
-  // Queries in portions, so that the lists below have a fixed size whatever the group.
+  // Processes queries in portions, so that the lists below have a fixed size for any group.
   constexpr int32_t kPortion = kMaxBlockQueries;
   std::array<const std::byte*, kPortion> queries;
   std::array<int32_t, kPortion> first;
@@ -237,7 +238,7 @@ void AttentionCall::gather(const AttentionRow& row, int32_t kv_head, int32_t fir
     const int32_t begin = std::max(start + group_idx * kKeyGroup, first);
     const int32_t end = std::min(start + (group_idx + 1) * kKeyGroup, last + 1);
     if (begin >= end) continue;
-    // Slots in the order of their positions already lie in a group as the kernel needs them.
+    // Slots in the order of their positions already form a group in the kernel's layout.
     const int32_t first_slot = slot_of(begin);
     bool in_place = first_slot % kKeyGroup == begin % kKeyGroup;
     for (int32_t position = begin; position < end; ++position) {
@@ -274,7 +275,7 @@ void AttentionCall::reduce_tile(const AttentionPlan::Block& block, int32_t kv_he
       continue;
     }
     if (last < row.boundary) {
-      // Rows in a run that see this tile through the block table alone share it.
+      // Rows in a run that find this tile only through the block table share it.
       int32_t num_rows = 1;
       for (; row_idx + num_rows < block.num_rows; ++num_rows) {
         const AttentionRow& next = rows[static_cast<size_t>(block.first_row + row_idx + num_rows)];
@@ -317,8 +318,8 @@ void AttentionCall::reduce_span(const AttentionPlan::Block& block, int32_t kv_he
 void AttentionCall::run_whole_units(const Team& team) const {
   const MemberScratch mem = member(team.rank());
   const auto num_blocks = static_cast<int64_t>(plan.blocks.size());
-  // The KV head is the outermost loop: its K and V stay in this core's cache over the blocks. Units
-  // are dealt in turn, since later blocks of a prefill see more.
+  // The KV head is the outermost loop: its K and V stay in this core's cache over the blocks.
+  // Members take units in turn, since later blocks of a prefill attend to more.
   for (int64_t unit = team.rank(); unit < num_blocks * kv.num_kv_heads; unit += team.size()) {
     const auto kv_head = static_cast<int32_t>(unit / num_blocks);
     const AttentionPlan::Block& block = plan.blocks[static_cast<size_t>(unit % num_blocks)];

@@ -1,10 +1,10 @@
-// Time of one layer's attention by rows, context and threads.
+// Measures one layer's attention by rows, context and threads.
 //
 //   attention_bench --benchmark_filter='rows:1/'
 //
-// As in a forward pass, each call finds its K and V in memory, not in a cache: calls go round
-// several layers, kColdBytes of them together. "GB/s" counts each byte of K and V once a call,
-// however many rows see it.
+// As in a forward pass, each call finds its K and V in memory, not in a cache: calls rotate through
+// several layers with kColdBytes in total. "GB/s" counts each byte of K and V once per call,
+// however many rows attend to it.
 #include <benchmark/benchmark.h>
 #include <sys/mman.h>
 
@@ -19,10 +19,10 @@
 namespace forerun {
 namespace {
 
-constexpr int64_t kColdBytes = int64_t{128} << 20;  // several times a processor's last cache
+constexpr int64_t kColdBytes = int64_t{128} << 20;  // several times a CPU's last-level cache
 
-// Args: query heads, KV heads, head_dim, rows, context before the first row, tree (1: rows are a
-// chain of tree nodes behind the prefix; 0: prefix rows), threads.
+// The arguments are query heads, KV heads, head_dim, rows, context before the first row, tree (1:
+// rows are a chain of tree nodes behind the prefix; 0: prefix rows), and threads.
 void attend(benchmark::State& state) {
   const auto arg = [&state](size_t index) { return static_cast<int32_t>(state.range(index)); };
   const int32_t num_heads = arg(0), num_kv_heads = arg(1), head_dim = arg(2), rows = arg(3),
@@ -34,7 +34,7 @@ void attend(benchmark::State& state) {
   const int64_t layers = std::clamp<int64_t>(kColdBytes / (kv.layer_bytes() * num_blocks), 1, 64);
   kv.block_stride_bytes = layers * kv.layer_bytes();
   const auto bytes = static_cast<size_t>(kv.block_stride_bytes * num_blocks);
-  // Huge pages, as in KvStorage: 4 KiB pages cost a fifth of the bandwidth.
+  // Uses huge pages, as KvStorage does: 4 KiB pages cost a fifth of the bandwidth.
   constexpr size_t kPage = size_t{2} << 20;
   const std::unique_ptr<uint16_t, void (*)(void*)> storage(
       static_cast<uint16_t*>(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage)),
@@ -88,8 +88,8 @@ void attend(benchmark::State& state) {
       benchmark::Counter(operations / 1e9, benchmark::Counter::kIsIterationInvariantRate);
 }
 
-// The shapes of the demo target, Llama-3.2-1B and Llama-3.1-8B: a chain of rows behind a context,
-// then prompts.
+// The shapes are those of the demo target, Llama-3.2-1B and Llama-3.1-8B: a chain of rows behind a
+// context, then prompts.
 BENCHMARK(attend)
     ->UseRealTime()
     ->ArgNames({"heads", "kv_heads", "head_dim", "rows", "context", "tree", "threads"})

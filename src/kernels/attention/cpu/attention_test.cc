@@ -1,5 +1,5 @@
-// attention() against its reference twin: shapes, contexts around tile and span edges, windows,
-// prefix rows and trees, f32 and bf16 caches.
+// Compares attention() with its reference implementation: shapes, contexts around tile and span
+// edges, windows, prefix rows and trees, f32 and bf16 caches.
 #include "kernels/attention/attention.h"
 
 #include <gtest/gtest.h>
@@ -29,9 +29,9 @@ namespace {
 // an f32 error of a few 1e-6, and so does its exponential.
 constexpr double kTolerance = 2e-5;
 
-// Tolerance of bf16 products. Queries are rounded to bf16 (the reference gets rounded ones), and
-// the relative error of a probability is at most 2^-9, so that of an average of values in [-1, 1]
-// is at most twice that.
+// The tolerance of bf16 products. Queries are rounded to bf16 (the reference gets rounded ones),
+// and the relative error of a probability is at most 2^-9, so that of an average of values in [-1,
+// 1] is at most twice that.
 constexpr double kDotTolerance = kTolerance + 1.0 / 256.0;
 
 double max_difference(const std::vector<float>& a, const std::vector<float>& b) {
@@ -133,7 +133,7 @@ TEST(Attention, MatchesTheReferenceOverWindows) {
   }
 }
 
-// Scores are far apart: all but the largest underflow, and nothing may become NaN.
+// The scores are far apart: all but the largest underflow, and no result may become NaN.
 TEST(Attention, SurvivesExtremeScores) {
   const std::vector<int32_t> table = {0, 1};
   TestCache cache(DType::kF32, 2, 1, 16);
@@ -202,7 +202,7 @@ class AttentionTiles : public ::testing::Test {
     tile.values = values.data();
     tile.scores = scores.data();
     kernels.tile(tile);
-    kernels.tile(tile);  // once more onto states that are not empty
+    kernels.tile(tile);  // again, onto states that are not empty
     kernels.merge(state_pointers[0], state_pointers[1], kDim);
     std::vector<float> out(kQueries * kDim);
     for (int32_t query = 0; query < kQueries; ++query) {
@@ -213,7 +213,7 @@ class AttentionTiles : public ::testing::Test {
   }
 };
 
-// Every instruction set of this processor, whatever FORERUN_ISA says.
+// Tests every instruction set of this CPU, whatever FORERUN_ISA says.
 TEST_F(AttentionTiles, InstructionSetsAgree) {
   for (const DType dtype : {DType::kF32, DType::kBf16}) {
     const auto of = [dtype](const AttentionKernels& kernels) {
@@ -241,7 +241,7 @@ TEST_F(AttentionTiles, ProductsOfBf16) {
   const std::vector<float> emulated = run(DType::kBf16, attention_kernels_bf16_dot_emulated());
   const std::vector<float> portable = run(DType::kBf16, attention_kernels_scalar().bf16);
   EXPECT_LE(max_difference(emulated, portable), 1e-2);
-  EXPECT_GT(max_difference(emulated, portable), kTolerance);  // the kernel does round
+  EXPECT_GT(max_difference(emulated, portable), kTolerance);  // the kernel must round
   if (isa_is_supported(Isa::kAvx512Bf16)) {
     EXPECT_EQ(run(DType::kBf16, attention_kernels_bf16_dot()), emulated);
   }

@@ -1,4 +1,4 @@
-// AVX2 + FMA tile kernels.
+// The AVX2 + FMA tile kernels.
 #include "kernels/simd/avx2.h"
 
 #include "kernels/attention/cpu/tile_impl.h"

@@ -1,4 +1,4 @@
-// AVX-512 tile kernels.
+// The AVX-512 tile kernels.
 #include "kernels/simd/avx512.h"
 
 #include "kernels/attention/cpu/tile_impl.h"

@@ -1,4 +1,4 @@
-// Tile kernels of AVX-512 with bf16 products.
+// The tile kernels of AVX-512 with bf16 products.
 #include "kernels/simd/avx512_bf16.h"
 
 #include "kernels/attention/cpu/bf16_dot.h"

@@ -1,16 +1,15 @@
 // The tile kernel for bf16 caches with products of bf16 (vdpbf16ps: 32 products an instruction,
-// twice as many as in f32, and nothing to widen). Included by the files that have the instruction
-// or emulate it, each with a copy of its own (kernels/simd/vector.h).
+// twice as many as in f32, and nothing to widen). Each file that has the instruction or emulates it
+// includes its own copy (kernels/simd/vector.h).
 //
-// Queries are rounded to bf16, as the keys are, and so are probabilities before they meet the
-// values. Values are divided by the sum of the rounded probabilities, so that these add up to 1.
+// Queries are rounded to bf16 like the keys, and probabilities are rounded before they multiply
+// values. The result is divided by the sum of the rounded probabilities, so that these add up to 1.
 // Sums are f32. Scores and maxima are logarithms to base 2.
 //
-// A score is four chains, of the dimensions 0 1, 2 3, 4 5 and 6 7 of every 8, and a fixed tree over
-// them; a value is one chain over pairs of positions (0 1, 2 3, ... of the tile) in ascending
-// order. The number of queries that share registers (QB) changes neither. The values of two
-// positions are interleaved in registers, which hides behind the products of the queries that share
-// them.
+// A score sums four chains, over the dimensions 0 1, 2 3, 4 5 and 6 7 of every 8, by a fixed tree;
+// a value is one chain over pairs of positions (0 1, 2 3, ... of the tile) in ascending order. The
+// number of queries that share registers (QB) changes neither. The kernel interleaves the values of
+// two positions in registers, while the products of the queries that share them are computed.
 //
 // `D` is Avx512 with dot_bf16() and to_bf16() (kernels/simd/avx512_bf16.h).
 #pragma once
@@ -29,8 +28,8 @@ inline constexpr int kDotQueries = 4;  // 16 accumulators
 
 inline Vec::F minus_infinity() { return Vec::set1(-__builtin_huge_valf()); }
 
-// 2^t; 0 for minus infinity. Degree 4 on [0, 1), exact at 0: relative error under 3e-6, a
-// thousandth of what rounding to bf16 adds.
+// Returns 2^t, and 0 for minus infinity. The polynomial has degree 4 on [0, 1) and is exact at 0:
+// its relative error is under 3e-6, a thousandth of the error of rounding to bf16.
 inline Vec::F pow2(Vec::F t) {
   const Vec::F r = Vec::fraction(t);
   Vec::F p = Vec::set1(0.0134267188f);
@@ -41,11 +40,11 @@ inline Vec::F pow2(Vec::F t) {
   return Vec::scale_by_pow2(p, t);
 }
 
-// Scores of QB queries against positions `first` to `last`, 16 at a time. kAhead: asks memory for
-// the next tile's keys, in the order in which they lie, as many bytes as are read.
+// Computes the scores of QB queries against positions `first` to `last`, 16 at a time. With kAhead,
+// prefetches as many bytes of the next tile's keys as it reads, in memory order.
 template <class D, int QB, bool kAhead>
 void dot_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, int32_t last) {
-  constexpr int kLoads = 4;  // loads of 4 positions each
+  constexpr int kLoads = 4;  // each loads 4 positions
   const std::byte* queries[QB];
   for (int query = 0; query < QB; ++query) queries[query] = tile.queries[query_begin + query];
   const Vec::F scale = Vec::set1(tile.scale * kLog2E);
@@ -79,7 +78,7 @@ void dot_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, i
   }
 }
 
-// Raises a state's maximum to `maximum` where that is higher; returns the one that holds.
+// Raises a state's maximum to `maximum` if that is higher; returns the resulting maximum.
 inline float raise_pow2_maximum(float* state, int64_t padded_dim, float maximum) {
   if (!(maximum > state[padded_dim])) return state[padded_dim];
   const Vec::F scale = pow2(Vec::set1(state[padded_dim] - maximum));
@@ -91,8 +90,8 @@ inline float raise_pow2_maximum(float* state, int64_t padded_dim, float maximum)
   return maximum;
 }
 
-// Turns a query's scores into probabilities relative to its maximum so far, bf16 [64] in the same
-// place; unseen positions get 0.
+// Turns a query's scores into probabilities relative to its maximum so far, bf16 [64] in place;
+// invisible positions get 0.
 template <class D>
 void dot_probs(const AttentionTile& tile, int32_t query) {
   float* const scores = tile.scores + query * kAttentionTile;
@@ -119,7 +118,7 @@ void dot_probs(const AttentionTile& tile, int32_t query) {
   state[tile.padded_dim + 1] += Vec::sum_lanes(sum);
 }
 
-enum class Seen { kBoth, kEven, kOdd };  // which of a pair of positions
+enum class Seen { kBoth, kEven, kOdd };  // positions of a pair
 
 // Adds `num_pairs` pairs of positions from `pair` on to the states of QB queries, for `kLoads`
 // loads of 32 values from dimension `dim` on. kAhead as in dot_scores().
@@ -185,7 +184,7 @@ void add_pairs_all_dims(const AttentionTile& tile, int32_t query_begin, int32_t 
   }
 }
 
-// Offsets [begin, end) of one query.
+// The range of offsets [begin, end) of one query.
 template <class D>
 void add_own_values(const AttentionTile& tile, int32_t query, int32_t begin, int32_t end) {
   if (begin >= end) return;
@@ -199,11 +198,11 @@ void add_own_values(const AttentionTile& tile, int32_t query, int32_t begin, int
   }
 }
 
-// Each query's positions in ascending order and no others: a product with 0 would let a later row's
-// infinity into an earlier row.
+// Adds each query's positions in ascending order and no others: a product with 0 would let a later
+// row's infinity into an earlier row.
 template <class D, int QB, bool kAhead>
 void dot_values(const AttentionTile& tile, int32_t query_begin) {
-  int32_t first = 0;  // pairs of which all queries see both positions
+  int32_t first = 0;  // pairs with two positions that all queries attend to
   int32_t end = kAttentionTile / 2;
   for (int32_t query = query_begin; query < query_begin + QB; ++query) {
     const int32_t own_first = (tile.first[query] + 1) / 2;
@@ -239,8 +238,8 @@ void dot_block(const AttentionTile& tile, int32_t query_begin) {
   dot_values<D, QB, kAhead>(tile, query_begin);
 }
 
-// The first queries prefetch the next tile for the others. Returns the first query that is left
-// over.
+// Adds the values of as many queries as possible in groups of QB; the first group prefetches the
+// next tile for the others. Returns the first remaining query.
 template <class D, int QB>
 int32_t dot_blocks(const AttentionTile& tile, int32_t query) {
   if (query + QB <= tile.num_queries && query == 0 && tile.ahead != 0) {
@@ -315,7 +314,8 @@ inline void merge_pow2_states(float* into, const float* from, int64_t padded_dim
   into[padded_dim] = maximum;
 }
 
-// Every 32 values of a state lie in two vectors: dimensions 0 to 3 of every 8, then 4 to 7.
+// Divides a state by its sum. Every 32 values of a state lie in two vectors: dimensions 0 to 3 of
+// every 8, then 4 to 7.
 inline void finish_dot_state(const float* state, int64_t padded_dim, int64_t head_dim, float* out) {
   const Vec::F inverse = Vec::set1(1.0f / state[padded_dim + 1]);
   alignas(64) static constexpr int32_t kOrder[2][16] = {

@@ -1,5 +1,5 @@
-// The kernels of attention/cpu/bf16_dot.h with the instructions spelled out in AVX-512F, so that
-// their logic is tested on processors without AVX512_BF16. Only the test links this.
+// The kernels of attention/cpu/bf16_dot.h with the instructions written in AVX-512F, so that CPUs
+// without AVX512_BF16 can test their logic. Only the test links this.
 #include "kernels/attention/cpu/bf16_dot.h"
 #include "kernels/simd/avx512_bf16_emulated.h"
 

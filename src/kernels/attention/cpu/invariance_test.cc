@@ -1,4 +1,4 @@
-// Bits: a row's result depends only on its query and on the K and V that it sees by position.
+// Checks that a row's bits depend only on its query and on the K and V of its visible positions.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -38,7 +38,7 @@ class AttentionInvariance : public testing::TestWithParam<DType> {
     row.block_table = table_.data();
     return row;
   }
-  // The result of the row at `position`, alone, on one thread, prefix only.
+  // Returns the result of the row at `position`, alone, on one thread, as a prefix row.
   std::vector<float> plain(int32_t position, int32_t window) const {
     return run_attention(query_of(1, position, kWidth), {prefix_row(position)}, cache_.kv(), kHeads,
                          window, 1);
@@ -61,7 +61,7 @@ class AttentionInvariance : public testing::TestWithParam<DType> {
 };
 
 TEST_P(AttentionInvariance, SlotsMayLieAnywhere) {
-  // The same sequence in other blocks, and its last tokens permuted behind a boundary.
+  // The same sequence lies in other blocks, with its last tokens permuted behind a boundary.
   const std::vector<int32_t> other = {23, 5, 7, 22, 10, 21, 12, 20, 14, 15, 16, 18};
   for (const int32_t position : {0, 63, 64, 130, 511, 640}) {
     for (const int32_t listed : {0, 1, 3, 64, 70, 131}) {
@@ -70,7 +70,7 @@ TEST_P(AttentionInvariance, SlotsMayLieAnywhere) {
       std::vector<int32_t> ancestors;
       ancestors.reserve(static_cast<size_t>(listed));
       for (int32_t index = 0; index < listed; ++index) {
-        // Every other slot, backwards; the gaps hold another branch.
+        // The row takes every other slot, backwards; the gaps hold another branch.
         ancestors.push_back(std::min(boundary + 2 * (listed - 1 - index), 12 * 64 - 1 - index));
       }
       for (int32_t slot = boundary; slot < 12 * 64; ++slot) cache_.put(other, slot, 2, slot);
@@ -145,9 +145,10 @@ TEST_P(AttentionInvariance, SpansAreSplitOverLargeTeams) {
   EXPECT_TRUE(split_three);
 }
 
-// Branches of a tree see only their own path: the sibling's KV may be anything, even NaN.
+// The branches of a tree attend only to their own path: the sibling's KV may be anything, even NaN.
 TEST_P(AttentionInvariance, SiblingsAreInvisible) {
-  // Slots 500, 502 hold path A (positions 500, 501), 501, 503 path B of another sequence.
+  // Slots 500 and 502 hold path A (positions 500, 501); 501 and 503 hold path B of another
+  // sequence.
   for (const int32_t slot : {501, 503}) cache_.put(table_, slot, 9, slot);
   cache_.put(table_, 500, 1, 500);
   cache_.put(table_, 502, 1, 501);
@@ -160,14 +161,14 @@ TEST_P(AttentionInvariance, SiblingsAreInvisible) {
   b.ancestors = path_b.data();
   const std::vector<float> together =
       run_attention(queries({a, b}), {a, b}, cache_.kv(), kHeads, 0, 1);
-  EXPECT_NE(row_of(together, 0), row_of(together, 1));  // the branches do differ
+  EXPECT_NE(row_of(together, 0), row_of(together, 1));  // the branches must differ
   cache_.put(table_, 501, 1, 501);                      // back to the plain sequence
   cache_.put(table_, 502, 1, 502);
   cache_.put(table_, 503, 1, 503);
   EXPECT_EQ(row_of(together, 0), plain(501, 0));
 }
 
-// A slot of NaN lies among slots that other rows of the call see: no row may compute 0 x NaN.
+// A slot of NaN lies among slots that other rows of the call attend to: no row may compute 0 x NaN.
 TEST_P(AttentionInvariance, NanIsSeenByThoseAloneWhoSeeItsSlot) {
   for (const int32_t poisoned : {64, 97, 107, 127}) {
     std::vector<AttentionRow> rows;
@@ -185,7 +186,7 @@ TEST_P(AttentionInvariance, NanIsSeenByThoseAloneWhoSeeItsSlot) {
         }
       }
     }
-    // A path beside the poisoned slot: slots behind it, for positions from there on.
+    // The path avoids the poisoned slot: it takes slots behind it, for positions from there on.
     std::vector<int32_t> path;
     for (int32_t position = poisoned; position < poisoned + 5; ++position) {
       path.push_back(position + 1);

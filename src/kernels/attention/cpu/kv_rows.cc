@@ -1,4 +1,4 @@
-// Writing and moving rows of the paged cache.
+// Writes and moves rows of the paged cache.
 #include <algorithm>
 #include <cstring>
 

@@ -7,13 +7,13 @@
 namespace forerun {
 namespace {
 
-// Element `dim` of a cached value, whose elements lie one after another.
+// Returns element `dim` of a cached value, which is contiguous.
 double value_element(const PagedKv& kv, const std::byte* head, int32_t dim) {
   if (kv.dtype == DType::kF32) return reinterpret_cast<const float*>(head)[dim];
   return to_float(reinterpret_cast<const bf16*>(head)[dim]);
 }
 
-// Element `dim` of a cached key, whose pieces of 16 bytes lie 64 bytes apart.
+// Returns element `dim` of a cached key; its pieces of 16 bytes lie 64 bytes apart.
 double key_element(const PagedKv& kv, const std::byte* head, int32_t dim) {
   if (kv.dtype == DType::kF32) return reinterpret_cast<const float*>(head)[dim / 4 * 16 + dim % 4];
   return to_float(reinterpret_cast<const bf16*>(head)[dim / 8 * 32 + dim % 8]);

@@ -1,5 +1,5 @@
-// Portable tile kernels: eight lanes, products and sums rounded apart, since a fused multiply-add
-// without the instruction is a slow library call.
+// The portable tile kernels: eight lanes, with products and sums rounded separately, since a fused
+// multiply-add without the instruction is a slow library call.
 #include "kernels/simd/scalar.h"
 
 #include "kernels/attention/cpu/tile_impl.h"

@@ -16,7 +16,7 @@
 
 namespace forerun {
 
-// K and V of `position` (of one sequence) as f32, a pure function of its arguments.
+// Writes K and V of `position` (of one sequence) as f32, a pure function of the arguments.
 inline void fill_kv(uint32_t sequence, int32_t position, int64_t width, std::vector<float>& k,
                     std::vector<float>& v) {
   std::mt19937 random(sequence * 1000003u + static_cast<uint32_t>(position));
@@ -29,7 +29,7 @@ inline void fill_kv(uint32_t sequence, int32_t position, int64_t width, std::vec
 
 class TestCache {
  public:
-  // Every element that no row ever writes is NaN, padding apart.
+  // Fills every element but the padding with NaN, so that reading an unwritten row shows.
   TestCache(DType dtype, int32_t num_blocks, int32_t num_kv_heads, int32_t head_dim) {
     kv_.dtype = dtype;
     kv_.num_kv_heads = num_kv_heads;
@@ -78,28 +78,28 @@ class TestCache {
   std::unique_ptr<std::byte, Free> memory_;
 };
 
-// The query of the row at `position` of a sequence, a pure function of its arguments. It is the key
-// of another sequence, so that it equals no key that the row sees.
+// Returns the query of the row at `position` of a sequence, a pure function of the arguments. It is
+// the key of another sequence, so that it equals no visible key of the row.
 inline std::vector<float> query_of(uint32_t sequence, int32_t position, int64_t width) {
   std::vector<float> q, unused;
   fill_kv(sequence + 77u, position, width, q, unused);
   return q;
 }
 
-// Whether kernels multiply bf16 by bf16; attention.h says when.
+// Returns whether kernels multiply bf16 by bf16 (attention.h).
 inline bool uses_bf16_dot(const PagedKv& kv) {
   return kv.dtype == DType::kBf16 &&
          (current_isa() == Isa::kAvx512Bf16 || current_isa() == Isa::kAmx);
 }
 
-// Queries as the kernels round them.
+// Returns the queries as the kernels round them.
 inline std::vector<float> used_queries(std::vector<float> q, const PagedKv& kv) {
   if (!uses_bf16_dot(kv)) return q;
   for (float& x : q) x = to_float(to_bf16(x));
   return q;
 }
 
-// Runs attention() on a team of `team_size` over rows whose queries are `q` [rows][width].
+// Runs attention() on a team of `team_size` with the rows' queries `q` [rows][width].
 inline std::vector<float> run_attention(const std::vector<float>& q,
                                         const std::vector<AttentionRow>& rows, const PagedKv& kv,
                                         int32_t num_heads, int32_t window, int32_t team_size,

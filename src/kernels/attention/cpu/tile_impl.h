@@ -1,9 +1,9 @@
-// The tile kernel, written once over a vector type (kernels/simd/vector.h). Included by the
-// per-instruction-set files only, each with a copy of its own.
+// The tile kernel, written once over a vector type (kernels/simd/vector.h). Only the files of the
+// instruction sets include it; each has its own copy.
 //
-// A score is four chains of multiply-adds over the head's dimensions and one fixed tree over them;
-// a value is one chain over the tile's positions in ascending order. The number of queries (QB) and
-// vectors that share registers changes neither.
+// A score sums four chains of multiply-adds over the head's dimensions by a fixed tree; a value is
+// one chain over the tile's positions in ascending order. The number of queries (QB) and vectors
+// that share registers changes neither.
 //
 // bf16 elements are widened two at a time: a 32-bit lane shifted left is the even element, masked
 // it is the odd one. That takes one instruction per vector, at the price of a permuted order of
@@ -19,7 +19,8 @@ namespace {
 
 constexpr float kMinusInfinity = -__builtin_huge_valf();
 
-// e^t for t <= 0; 0 below -87. Degree 6 on [-ln2/2, ln2/2]: relative error under 2e-7.
+// Returns e^t for t <= 0, and 0 below -87. The polynomial has degree 6 on [-ln2/2, ln2/2]: its
+// relative error is under 2e-7.
 template <class V>
 typename V::F exp_nonpositive(typename V::F t) {
   using F = typename V::F;
@@ -41,7 +42,7 @@ typename V::F exp_nonpositive(typename V::F t) {
   return V::zero_unless(V::not_less(t, V::set1(-87.0f)), V::mul(p, pow2));
 }
 
-// The number of vectors that one load of V::kLanes 32-bit lanes unpacks to.
+// The number of vectors to which one load of V::kLanes 32-bit lanes unpacks.
 template <class T>
 constexpr int kVectorsPerLoad = sizeof(float) / sizeof(T);
 
@@ -56,16 +57,16 @@ void unpack(const uint16_t* from, typename V::F* to) {
   to[1] = simd::odd_bf16<V>(pairs);
 }
 
-// Queries that share registers, of which AVX-512 has 32, others 16.
+// The number of queries that share registers; AVX-512 has 32 of them, other instruction sets 16.
 template <class V>
 constexpr int kMaxQueries = V::kLanes == 16 ? 4 : 2;
 
-// Scores of QB queries against the tile's positions, V::kLanes positions at a time.
+// Computes the scores of QB queries against the tile's positions, V::kLanes positions at a time.
 template <class V, class T, int QB>
 void tile_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, int32_t last) {
   using F = typename V::F;
   constexpr int kVectors = kVectorsPerLoad<T>;
-  constexpr int kLoads = 4;  // loads of V::kLanes / 4 positions each
+  constexpr int kLoads = 4;  // each loads V::kLanes / 4 positions
   constexpr int kLoadBytes = V::kLanes * 4;
   constexpr int kLoadsPerGroup = 64 / kLoadBytes;
   const bool ahead = query_begin == 0 && tile.ahead != 0;
@@ -110,7 +111,7 @@ void tile_scores(const AttentionTile& tile, int32_t query_begin, int32_t first, 
   }
 }
 
-// Raises a query's maximum to `maximum` where that is higher; returns the one that holds.
+// Raises a query's maximum to `maximum` if that is higher; returns the resulting maximum.
 template <class V>
 float raise_maximum(float* state, int64_t padded_dim, float maximum) {
   using F = typename V::F;
@@ -124,9 +125,9 @@ float raise_maximum(float* state, int64_t padded_dim, float maximum) {
   return maximum;
 }
 
-// Turns the scores of QB queries into exponentials relative to their maxima so far; unseen
-// positions get 0. The queries go through each stage side by side, since one alone would wait for
-// its own results most of the time.
+// Turns the scores of QB queries into exponentials relative to their maxima so far; invisible
+// positions get 0. The queries pass each stage side by side, since a single one would mostly wait
+// for its own results.
 template <class V, int QB>
 void tile_softmax(const AttentionTile& tile, int32_t query_begin) {
   using F = typename V::F;
@@ -223,8 +224,8 @@ void add_values_all_dims(const AttentionTile& tile, int32_t query_begin, int32_t
   }
 }
 
-// Weighted values of QB queries: each query's positions in ascending order and no others (a masked
-// product with 0 would let a later row's infinity into an earlier row).
+// Adds the weighted values of QB queries: each query's positions in ascending order and no others
+// (a masked product with 0 would let a later row's infinity into an earlier row).
 template <class V, class T, int QB>
 void tile_values(const AttentionTile& tile, int32_t query_begin) {
   int32_t common_first = tile.first[query_begin];
@@ -318,8 +319,8 @@ float powers_of(float* scores, int64_t count, float maximum) {
   return V::sum_lanes(V::add(V::add(sums[0], sums[1]), V::add(sums[2], sums[3])));
 }
 
-// For a bf16 cache it stores every 8 dimensions in the order 0 2 4 6 1 3 5 7, in which the keys
-// unpack.
+// Loads a query. For a bf16 cache it stores every 8 dimensions in the order 0 2 4 6 1 3 5 7, in
+// which the keys unpack.
 template <class T>
 void load_query(const float* query, int64_t head_dim, int64_t padded_dim, std::byte* to) {
   float* const out = reinterpret_cast<float*>(to);

@@ -12,15 +12,15 @@
 
 namespace forerun::cuda {
 
-constexpr int kWarps = kQueryTileRows;  // warps of a block
+constexpr int kWarps = kQueryTileRows;  // warps per block
 constexpr int kThreads = kWarps * 32;
 constexpr int kMaxKvStages = 2;  // tiles in flight; leaves room for a linear layer's block
-constexpr int kChunk = 16;       // positions that one instruction takes
+constexpr int kChunk = 16;       // positions per instruction
 
 constexpr int tile_bytes(int dim) { return kTilePositions * dim * 2; }
 constexpr int chunk_bytes(int dim) { return kChunk * dim * 2; }
 constexpr int kAttentionBarrierBytes = 128;
-// Bytes after the tile stages: the values that each warp gathers for itself or, with
+// Returns the bytes after the tile stages: the values that each warp gathers for itself or, with
 // kSplitKvFusedRope, the keys and values of the extras and each warp's list of them.
 constexpr int own_bytes(int dim, bool fused) {
   return fused ? 2 * kMaxExtras * dim * 2 + kWarps * kMaxExtras : kWarps * chunk_bytes(dim);
@@ -34,8 +34,8 @@ constexpr int stages_for(int dim, bool fused, int shared_limit) {
   return stages;
 }
 
-// Divides by a divisor that the host knows, with one multiplication: an integer division on the GPU
-// is a chain of a hundred cycles.
+// A divisor that the host knows. Dividing by it takes one multiplication, while an integer division
+// on the GPU is a chain of a hundred cycles.
 struct Divisor {
   uint64_t reciprocal = 0;
   int by = 0;
@@ -43,7 +43,7 @@ struct Divisor {
   Divisor() = default;
   explicit Divisor(int by)
       : reciprocal((uint64_t{1} << 32) / static_cast<uint64_t>(by) + 1), by(by) {}
-  // Exact while n times the divisor is below 2^32.
+  // The quotient is exact while n times the divisor is below 2^32.
   __device__ __forceinline__ int divide(int n) const {
     return static_cast<int>(static_cast<uint64_t>(n) * reciprocal >> 32);
   }
@@ -72,7 +72,7 @@ struct AttentionArgs {
   bool early;
 };
 
-// Fills the arguments that every attention kernel has.
+// Fills the arguments that all attention kernels have.
 template <class Args>
 Args attention_args(const AttentionCallCuda& call) {
   const PagedKvCuda& kv = call.kv;

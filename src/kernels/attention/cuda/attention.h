@@ -1,10 +1,10 @@
 // Attention on a GPU for any rows over a paged cache: prefill, decoding and token trees alike
 // (SwiftSpec §3.3's tree attention; the mask comes as each row's ancestor list, by logical
-// position). attention/cuda/plan.h says what is summed when.
+// position). attention/cuda/plan.h defines the order of sums.
 //
-// bf16 queries, keys and values, f32 sums. All functions submit to a stream and return without
-// waiting; kernels take part in programmatic dependent launch (LinearCall::dependent says what that
-// asks of their neighbours).
+// Queries, keys and values are bf16, sums are f32. All functions submit to a stream and return
+// without waiting; kernels take part in programmatic dependent launch (LinearCall::dependent says
+// what that asks of their neighbours).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,15 +20,15 @@
 
 namespace forerun::cuda {
 
-// Head vectors are padded with zeros to what the kernels are made for: 64, 128 or 256.
+// Returns the padded size of head vectors, for which kernels exist: 64, 128 or 256.
 constexpr int padded_head_dim_cuda(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
 // One layer of a paged cache. A block holds K [kv_head][64][padded head_dim], then V likewise,
 // bf16, in panels of 64 dimensions whose 16-byte pieces are in an order that depends on the slot
-// (attention/cuda/kv_layout.h): tiles copied into shared memory as they are are operands of the
-// tensor cores.
+// (attention/cuda/kv_layout.h): a tile that is copied into shared memory without a change is an
+// operand of the tensor cores.
 struct PagedKvCuda {
   std::byte* data = nullptr;  // the layer's part of block 0, 128-byte aligned
   int64_t block_stride_bytes = 0;
@@ -77,7 +77,7 @@ struct RopeAppendCall {
   int32_t num_heads = 0;
   int32_t rows = 0;  // at least step->num_rows
   PagedKvCuda kv;
-  const float* q_norm = nullptr;  // [head_dim] or null
+  const float* q_norm = nullptr;  // [head_dim], or null
   const float* k_norm = nullptr;
   float eps = 0;
 };
@@ -85,7 +85,7 @@ Status rope_append_cuda(const RopeAppendCall& call, cudaStream_t stream);
 
 struct AttentionCallCuda {
   const AttentionStepCuda* step = nullptr;
-  // Shapes as in RopeAppendCall. Kernels with fuses_rope_append() read `qkv`, the others `q`.
+  // Shapes are as in RopeAppendCall. Kernels with fuses_rope_append() read `qkv`, the others `q`.
   const __nv_bfloat16* q = nullptr;
   const __nv_bfloat16* qkv = nullptr;
   int64_t qkv_stride = 0;
@@ -95,39 +95,40 @@ struct AttentionCallCuda {
   int64_t attended_stride = 0;
   int32_t num_heads = 0;
   PagedKvCuda kv;
-  int32_t window = 0;         // a row sees its last `window` positions; 0: all of them
+  int32_t window = 0;         // a row attends to its last `window` positions; 0 for all
   float* partials = nullptr;  // AttentionPlanCuda::num_partials * partial_floats()
   // [num_query_tiles * kv parts]. `arrivals` must be zero at the call and is undefined afterwards.
   // The call zeroes `to_clear`, which the next call takes as its `arrivals`.
   uint32_t* arrivals = nullptr;
   uint32_t* to_clear = nullptr;
-  uint32_t* failed = nullptr;  // set if a block gave up waiting for another block
-  // Whether the step's data and the cache below stable_tokens were complete before the last kernel
-  // but one began: then they are fetched before the wait for the previous kernel.
+  uint32_t* failed = nullptr;  // set if a block gave up waiting for another one
+  // True if the step's data and the cache below stable_tokens were complete before the last kernel
+  // but one began: the kernel then loads them before it waits for the previous kernel.
   bool early = false;
   AttentionKernel kernel = AttentionKernel::kSplitKv;  // AttentionPlanCuda::kernel
   SharedPrefix shared_prefix = SharedPrefix::kNone;    // AttentionPlanCuda::shared_prefix
-  int32_t rows = 1;  // about as many as the step has; sizes the grid of is_decode_cluster() only
+  int32_t rows = 1;  // approximate rows of the step; only sizes the grid of is_decode_cluster()
 };
 Status attention_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 
-// Whether kernels that rotate queries and keys themselves (fuses_rope_append()) support such heads.
-// They cannot normalize over a head.
+// Returns whether kernels that apply RoPE themselves (fuses_rope_append()) support such heads. They
+// cannot normalize over a head.
 constexpr bool can_fuse_rope(int head_dim, bool qk_norm) {
   return !qk_norm && (head_dim == 64 || head_dim == 128);
 }
 
-// Parts of at most 8 heads into which the query heads of a key/value head are cut.
+// Returns the number of parts, with at most 8 heads each, into which the query heads of a key/value
+// head are cut.
 constexpr int query_parts(int num_heads, int num_kv_heads) {
   return (num_heads / num_kv_heads + 7) / 8;
 }
-// Query heads of a part.
+// Returns the number of query heads per part.
 constexpr int query_columns(int num_heads, int num_kv_heads) {
   const int heads = num_heads / num_kv_heads;
   return heads < 8 ? heads : 8;
 }
-// Floats of one partial result for all key/value heads. Each part has the weighted sums of its
-// heads, then each head's largest score and sum of exponentials.
+// Returns the floats of one partial result for all key/value heads. Each part has the weighted sums
+// of its heads, then each head's largest score and sum of exponentials.
 constexpr int64_t partial_floats(int num_heads, int num_kv_heads, int head_dim) {
   const int columns = query_columns(num_heads, num_kv_heads);
   return int64_t{num_kv_heads} * query_parts(num_heads, num_kv_heads) *
@@ -135,9 +136,9 @@ constexpr int64_t partial_floats(int num_heads, int num_kv_heads, int head_dim) 
 }
 
 // Copies cache rows in all layers: moves[i] copies physical slot .from (block * 64 + offset) to
-// .to, as if every source were read before any target is written. At most kMaxKvMoves moves; in the
-// order of the sequence each target is at or below its source, and sources and targets ascend.
-// `layer_stride_bytes`: from a layer's part of a block to the next layer's part.
+// .to, as if every source were read before any target is written. There may be at most kMaxKvMoves
+// moves; in sequence order each target must be at or below its source, and sources and targets must
+// ascend. `layer_stride_bytes` is the distance between two layers' parts of a block.
 inline constexpr int kMaxKvMoves = 256;
 struct KvMoveCuda {
   int32_t from = 0, to = 0;
@@ -145,7 +146,7 @@ struct KvMoveCuda {
 Status move_kv_cuda(const PagedKvCuda& first_layer, int32_t num_layers, int64_t layer_stride_bytes,
                     std::span<const KvMoveCuda> moves, cudaStream_t stream);
 
-// Loads the kernels on the current device: once a device, before any graph is captured.
+// Loads the kernels on the current device. Call it once per device, before any graph is captured.
 Status prepare_attention_cuda();
 Status prepare_rope_append_cuda();
 

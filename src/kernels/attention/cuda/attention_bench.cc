@@ -1,6 +1,5 @@
-// The time of attention of one layer on one GPU, by model shape, context and rows: medians of graph
-// replays of a chain of layers, each with a cache of its own, so that keys and values come from
-// memory.
+// Measures attention of one layer on one GPU, by model shape, context and rows: medians of graph
+// replays of a chain of layers, each with its own cache, so that keys and values come from memory.
 //
 //   attention_cuda_bench [--filter TEXT] [--prefill] [--no-clusters] [--json FILE]
 //   attention_cuda_bench --batches [--sequences N,..] [--run-units N] [--trees]
@@ -8,7 +7,7 @@
 //
 // Few rows are a tree behind the context; with --prefill they extend it. --batches: many sequences
 // of 8B by rows and context, whose rows are a chain behind the context (--trees: a tree), beside N
-// rows of a prompt at 2,000; kPersistent is chosen from N units on. It prints the time, the
+// rows of a prompt at 2,000; kPersistent is chosen from N units on. The bench prints the time, the
 // fraction of it that reading the cache takes at the memory's bandwidth, and for prefill the rate
 // of products.
 #include <cuda_runtime_api.h>
@@ -31,7 +30,8 @@
 namespace forerun::cuda {
 namespace {
 
-constexpr double kFloorBandwidth = 4.55e12;  // bytes per second that an H200 reads, measured
+// Measured read bandwidth of an H200, in bytes per second.
+constexpr double kFloorBandwidth = 4.55e12;
 constexpr int64_t kCacheBytes = int64_t{400} << 20;
 constexpr int64_t kBatchCacheBytes = int64_t{18} << 30;
 constexpr size_t kPartialBytes = size_t{128} << 20;
@@ -115,7 +115,7 @@ class Bench {
     FORERUN_RETURN_IF_ERROR(allocate(&bench.arrivals_, 2 * kArrivals * sizeof(uint32_t), 0));
     FORERUN_RETURN_IF_ERROR(allocate(&bench.failed_, 16, 0));
     FORERUN_RETURN_IF_ERROR(allocate(&bench.step_, size_t{8} << 20, 0));
-    // Numbers in +-[1/8, 1): a constant would cost less power than data does.
+    // Random numbers in +-[1/8, 1), since a constant would cost less power than data does.
     std::vector<uint16_t> numbers(size_t{1} << 22);
     uint32_t state = 1;
     for (uint16_t& number : numbers) {
@@ -158,7 +158,7 @@ class Bench {
     PagedKvCuda kv{.num_kv_heads = model.kv_heads, .head_dim = model.head_dim};
     kv.block_stride_bytes = kv.layer_bytes();
     const int64_t layer_bytes = kv.layer_bytes() * rows.num_blocks;
-    // Enough layers for each to find its keys and values in memory rather than in the L2.
+    // Takes enough layers for each to find its keys and values in memory rather than in the L2.
     const int64_t most = std::max<int64_t>(2, int64_t{2} * kCacheBytes / layer_bytes);
     const int64_t layers =
         std::clamp<int64_t>(cache_bytes_ / layer_bytes, 1, std::min<int64_t>(most, 64));
@@ -216,7 +216,7 @@ class Bench {
   int64_t cache_bytes_ = 0;
 };
 
-// Names as in the results that have been recorded.
+// Returns the names of the recorded results.
 std::string name_of(AttentionKernel kernel) {
   const int blocks = prefill_cluster_blocks(kernel);
   if (blocks > 0) {
@@ -303,7 +303,7 @@ Status run(const Options& options) {
     if (bench_case.prompt_rows > 0) tokens += kPromptContext + bench_case.prompt_rows;
     const double bytes = tokens * bench_case.model.kv_heads * bench_case.model.head_dim * 4.0;
     const double floor_us = bytes / kFloorBandwidth * 1e6;
-    // The target of the table of batches.
+    // This is the target of the table of batches.
     const double max_us = 1.6 * floor_us + 6;
     const std::string figure = name_of(bench_case);
     std::printf("%-44s %9.2f us, %5.1f%% of bandwidth, %6.1f TFLOP/s (%s%s)%s\n", figure.c_str(),

@@ -1,4 +1,4 @@
-// Steps over a random paged cache on a GPU, and what attention over them must give, for the tests
+// Steps over a random paged cache on a GPU, with the expected results of attention, for the tests
 // of the CUDA kernels.
 #pragma once
 
@@ -21,7 +21,7 @@
 
 namespace forerun::cuda {
 
-// A number in [-1, 1), exact in bf16, that follows from three integers.
+// Returns a number in [-1, 1), exact in bf16, that depends on three integers.
 inline float random_value(uint32_t a, uint32_t b, uint32_t c) {
   uint32_t h = a * 0x9e3779b9u ^ (b + 0x7f4a7c15u) * 0x85ebca6bu ^ (c + 0x165667b1u) * 0xc2b2ae35u;
   h = (h ^ h >> 15) * 0x2c1b3c6du;
@@ -54,8 +54,8 @@ class AttentionRig {
     EXPECT_EQ(cudaMemset(failed_.data(), 0, sizeof(uint32_t)), cudaSuccess);
   }
 
-  // Fills the cache with NaNs except for what lies in it before the step: keys and values of
-  // prefixes and of nodes that are not rows.
+  // Fills the cache with NaNs, except for its contents before the step: keys and values of prefixes
+  // and of nodes that are not rows.
   void fill_cache(const TestStep& step) {
     std::fill(cache_.begin(), cache_.end(), std::byte{0xff});
     std::vector<std::vector<bool>> written(step.tables.size());
@@ -91,7 +91,7 @@ class AttentionRig {
     upload(device_cache_, cache_);
   }
 
-  // Fills the linear layer's output: row r of the step has the random numbers of `ids[r]`.
+  // Fills the linear layer's output: row r of the step gets the random numbers of `ids[r]`.
   void fill_qkv(const std::vector<int32_t>& ids, const std::vector<AttentionRow>& rows) {
     const auto width = static_cast<size_t>(shape_.width());
     qkv_.assign(ids.size() * width, bf16{});
@@ -124,8 +124,8 @@ class AttentionRig {
     EXPECT_EQ(cudaMemset(device_out_.data(), 0xff, device_out_.bytes()), cudaSuccess);
   }
 
-  // Runs attention over `rows`, filled by fill_qkv(), by the plan for `terms`, which `used` gets.
-  // Returns [rows][num_heads * head_dim].
+  // Runs attention over `rows`, filled by fill_qkv(), by the plan for `terms`, which it stores in
+  // `used`. Returns [rows][num_heads * head_dim].
   std::vector<bf16> run(const std::vector<AttentionRow>& rows, int32_t window,
                         const AttentionShapeCuda& terms, AttentionPlanCuda* used = nullptr) {
     AttentionPlanCuda plan;
@@ -145,11 +145,11 @@ class AttentionRig {
     EXPECT_EQ(std::memcmp(again.data(), out.data(), out.size() * sizeof(bf16)), 0) << "early";
     return out;
   }
-  // `again_early`: runs it a second time, as in the next layer, so that it may begin before the
-  // previous kernel has ended. That kernel has appended the step's keys and values or, before
-  // attention with fuses_rope_append(), NaNs in their place, which attention itself replaces: a
-  // read of the cache that is too early shows. A read of qkv that is too early does not, since
-  // nothing here writes qkv.
+  // Runs a plan. With `again_early` it runs the plan a second time, as in the next layer, so that
+  // attention may begin before the previous kernel has ended. That kernel has appended the step's
+  // keys and values or, before attention with fuses_rope_append(), NaNs in their place, which
+  // attention itself replaces: a read of the cache that is too early shows. A read of qkv that is
+  // too early does not show, since no kernel here writes qkv.
   void run_plan(const AttentionPlanCuda& plan, int32_t window, bool again_early = false) {
     const std::vector<std::byte> bytes = step_bytes(plan, kv_slots_, angles_);
     const DeviceBuffer step = allocate(bytes.size());
@@ -209,7 +209,7 @@ class AttentionRig {
             .may_tile = shape_.head_dim <= 128,
             .max_prefill_cluster_blocks = largest_prefill_cluster(shape_.head_dim)};
   }
-  // The step's own keys and values as the GPU has written them, to be read by key() and value().
+  // Returns the step's own keys and values as the GPU has written them, for key() and value().
   std::vector<std::byte> download_cache() {
     std::vector<std::byte> bytes(cache_.size());
     EXPECT_TRUE(device_cache_.download(bytes).ok());
@@ -222,7 +222,8 @@ class AttentionRig {
     return failed;
   }
 
-  // Attention of one row in double, from the cache's bytes after a run. [num_heads * head_dim]
+  // Computes attention of one row in double, from the cache's bytes after a run. Returns [num_heads
+  // * head_dim].
   std::vector<double> reference(const std::vector<std::byte>& cache, const AttentionRow& row,
                                 size_t row_idx, int32_t window) {
     cache_ = cache;
@@ -292,7 +293,7 @@ class AttentionRig {
   static float value(int32_t slot, int32_t head, int32_t dim) {
     return random_value(static_cast<uint32_t>(slot), static_cast<uint32_t>(head * 512 + dim), 2);
   }
-  // Reads the cache as attention/cuda/attention.h describes it.
+  // Returns an element of the cache, whose layout attention/cuda/attention.h describes.
   bf16* element(int32_t slot, int32_t head, int32_t dim, bool of_value) {
     const int32_t piece = (dim / 8 ^ slot) & 7;
     const int64_t tile = (of_value ? shape_.num_kv_heads : 0) + head;

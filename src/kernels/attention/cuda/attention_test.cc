@@ -1,5 +1,6 @@
-// Attention on a GPU: compared with plain loops in double over swept shapes, contexts, trees and
-// windows, and bit by bit by every kernel, alone and beside other rows. Skipped without a GPU.
+// Tests attention on a GPU: compares it with plain loops in double over swept shapes, contexts,
+// trees and windows, and bit by bit between all kernels, alone and beside other rows. Skipped
+// without a GPU.
 #include "kernels/attention/cuda/attention.h"
 
 #include <gtest/gtest.h>
@@ -68,7 +69,7 @@ TEST_F(AttentionCuda, ContextsAroundTheEdgesOfTilesAndSpans) {
   }
 }
 
-// So many rows that clusters of 32 columns would not all be resident.
+// There are so many rows that clusters of 32 columns would not all be resident.
 TEST_F(AttentionCuda, ShortContextsOfManyRows) {
   for (const int32_t dim : {64, 128}) {
     for (const int32_t prefix : {300, 1000, 2100}) {
@@ -83,8 +84,8 @@ TEST_F(AttentionCuda, ShortContextsOfManyRows) {
   EXPECT_TRUE(has_run(AttentionKernel::kWideDecodeCluster));
 }
 
-// Prompts with too few rows for one item per multiprocessor: full and partial rounds of clusters of
-// two, four and eight blocks.
+// Prompts have too few rows for one item per SM: full and partial rounds of clusters of two, four
+// and eight blocks.
 TEST_F(AttentionCuda, PrefillClusters) {
   TestStep step;
   step.add_chain(330, 35);
@@ -114,7 +115,7 @@ TEST_F(AttentionCuda, PrefillClusters) {
   EXPECT_TRUE(has_run(AttentionKernel::kPrefillCluster2));
 }
 
-// Spans of one to eight tiles, windows, padded heads.
+// Tests spans of one to eight tiles, windows and padded heads.
 TEST_F(AttentionCuda, PrefillClustersOfManyShapes) {
   for (const auto& [heads, kv_heads, dim] : std::vector<std::array<int32_t, 3>>{
            {32, 8, 128}, {24, 8, 128}, {16, 2, 128}, {32, 8, 64}, {9, 1, 64}, {10, 2, 80}}) {
@@ -142,8 +143,8 @@ TEST_F(AttentionCuda, LongContexts) {
   EXPECT_GT(shared_prefixes(), 0);
 }
 
-// Spans that all rows share, by the kernel that loads them once: one or several query tiles,
-// several sequences, trees that reach into tiles and spans of others, windows.
+// Tests spans that all rows share, with the kernel that loads them once: one or several query
+// tiles, several sequences, trees that extend into tiles and spans of others, windows.
 TEST_F(AttentionCuda, SharedPrefixes) {
   for (const int32_t window : {0, 900}) {
     for (const auto& [heads, kv_heads, dim] :
@@ -164,8 +165,8 @@ TEST_F(AttentionCuda, SharedPrefixes) {
   EXPECT_GE(shared_prefixes(), 20);
 }
 
-// Several shared items per block, for one warpgroup and for both: a warpgroup that skips the
-// other's items must not read what the ring still holds of them.
+// Each block has several shared items, for one warpgroup and for both: a warpgroup that skips the
+// other's items must not read their data, which the ring still holds.
 TEST_F(AttentionCuda, BlocksWithManySharedItems) {
   for (const int32_t rows : {8, 28, 42}) {
     TestStep step;
@@ -175,7 +176,8 @@ TEST_F(AttentionCuda, BlocksWithManySharedItems) {
   EXPECT_GE(shared_prefixes(), 6);
 }
 
-// Items for one warpgroup and for both, whose columns do not divide 64, and parts with fewer heads.
+// Tests items for one warpgroup and for both, whose columns do not divide 64, and parts with fewer
+// heads.
 TEST_F(AttentionCuda, SharedPrefixesOfManyColumns) {
   for (const auto& [heads, kv_heads] :
        std::vector<std::pair<int32_t, int32_t>>{{16, 2}, {14, 2}, {9, 1}, {2, 2}}) {
@@ -237,7 +239,7 @@ TEST_F(AttentionCuda, ManySequencesAndLongPrefills) {
   check({8, 2, 128}, prefill, 0, "prefill");
 }
 
-// Shares end inside units: totals are handed over, and some units are longer than a share.
+// Shares end inside units: workers hand totals over, and some units are longer than a share.
 TEST_F(AttentionCuda, ManySequencesOfUnequalContexts) {
   TestStep batch;
   for (int32_t i = 0; i < 45; ++i) {

@@ -89,8 +89,8 @@ __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<k
   }
 }
 
-// Stores the outputs of a lane's column, g (`half` 0) or g + 8 (`half` 1), whose sums over all
-// spans `total` holds. `head`: where the column's head begins in its row of outputs.
+// Stores the outputs of a lane's column, g (`half` 0) or g + 8 (`half` 1), from its sums over all
+// spans, `total`. `head` is the begin of the column's head in its row of outputs.
 template <int kDim>
 __device__ __forceinline__ void store_column(const ColumnSums<kDim>& total, int half,
                                              ActivationFormat format, int head_dim,
@@ -123,8 +123,8 @@ __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float s
 }
 
 // Scales the scores of the tile that begins at position `begin`, and sets those that a lane's
-// columns do not see to kNothing. `last_visible`: that of the columns' rows, -1 where there is no
-// column; `window`: positions that a row sees, 0: all.
+// columns do not attend to to kNothing. `last_visible` is that of the columns' rows, -1 for missing
+// columns; `window` is the number of positions that a row attends to, 0 for all.
 __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&last_visible)[2],
                                             int window, float scale_log2, int begin) {
 #pragma unroll
@@ -139,8 +139,8 @@ __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&la
   }
 }
 
-// Sets scores of positions before the window to kNothing. `first_seen(i)`: first position in the
-// window of the column that a lane's score [j][i] belongs to.
+// Sets scores of positions before the window to kNothing. `first_seen(i)` returns the first
+// position in the window of the column of a lane's score [j][i].
 template <class FirstSeen>
 __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int first_position,
                                                    int lane, const FirstSeen& first_seen) {
@@ -155,9 +155,9 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
   }
 }
 
-// Turns the scores of a tile (kNothing where not seen) into probabilities, packed as the first
-// operand of four products. `shrink` gets the factors by which the columns' sums of values must be
-// multiplied. `kHalves`: 1 if only column g counts.
+// Turns the scores of a tile (kNothing for invisible positions) into probabilities, packed as the
+// first operand of four products. `shrink` gets the factors by which the columns' sums of values
+// must be multiplied. `kHalves`: 1 if only column g counts.
 template <int kHalves>
 __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], ColumnSoftmax& sums,
                                                     uint32_t (&probs)[4][4], float (&rescale)[2]) {
@@ -192,8 +192,8 @@ __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], Column
   }
 }
 
-// The same, and shrinks the columns' sums. `has_sums`: false if no tile came before, so that they
-// are zero.
+// Turns scores into probabilities as above, and shrinks the columns' sums. `has_sums` is false if
+// no tile came before, so that the sums are zero.
 template <int kDim>
 __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kDim>& sums,
                                              uint32_t (&probs)[4][4], bool has_sums = true) {
@@ -204,8 +204,8 @@ __device__ __forceinline__ void exponentiate(float (&score)[8][4], ColumnSums<kD
   for (int i = 0; i < 2; ++i) rescale_sums<kDim>(sums.out, i, rescale[i]);
 }
 
-// Starts the products of a warpgroup's columns and 32 or 64 keys. `queries` and `keys`: in shared
-// memory, their panels of 64 dimensions `query_panel` and `key_panel` bytes apart.
+// Starts the products of a warpgroup's columns and 32 or 64 keys. `queries` and `keys` lie in
+// shared memory, with their panels of 64 dimensions `query_panel` and `key_panel` bytes apart.
 template <int kDim, int kEights>
 __device__ __forceinline__ void request_scores(float (&score)[kEights][4], uint32_t queries,
                                                int query_panel, uint32_t keys, int key_panel) {

@@ -1,7 +1,7 @@
 // Attention of few rows over short contexts: a cluster of 8 blocks takes all spans of a few rows of
 // one key/value head and merges them among themselves (docs/kernels/attention.md, kDecodeCluster).
 //
-// Trips to the L2 decide the time. Hence the plan's data and the prefix tiles are requested before
+// Trips to the L2 determine the time. So the plan's data and the prefix tiles are requested before
 // the wait for the previous kernel. Then come queries and the step's own keys (one trip), the
 // products, the results to the other blocks' shared memory (each block merges an eighth of the
 // dimensions of every column), and the outputs.
@@ -33,11 +33,11 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Registers per thread: 144 leave room for a linear layer's block of 112 registers a thread beside
-// it; with two blocks per multiprocessor only 128 fit.
+// Registers per thread: 144 leave room for a linear layer's block of 112 registers per thread
+// beside it; with two blocks per SM only 128 fit.
 constexpr int decode_cluster_registers(bool two_per_sm) { return two_per_sm ? 128 : 144; }
 
-// The thread's share of the block's eighth: two dimensions of one column, merged over all spans.
+// Merges the thread's share of the block's eighth: two dimensions of one column, over all spans.
 template <class Layout>
 struct MergeShare {
   DecodeClusterColumn<Layout> own_column;
@@ -77,8 +77,8 @@ __global__ void __maxnreg__(decode_cluster_registers(kTwoPerSm))
 
   for (int index = static_cast<int>(blockIdx.x) / kDecodeClusterBlocks; index < count;
        index += static_cast<int>(gridDim.x) / kDecodeClusterBlocks) {
-    // Before the previous kernel's end the block requests the prefix, and finds what each thread
-    // will load.
+    // Before the previous kernel's end the block requests the prefix, and finds the data that each
+    // thread will load.
     const DecodeClusterWork work(args, index, thread);
     request_first_tile<Layout>(args, work, barriers, thread.warpgroup);
     if (threadIdx.x == 64) barriers.expect_results(work.merged_columns());
@@ -96,7 +96,7 @@ __global__ void __maxnreg__(decode_cluster_registers(kTwoPerSm))
     waited = true;
     staging.load_and_rotate(shared);
 
-    // Addresses are computed again here: if they were kept since before the loop, they would be
+    // Computes addresses again here: if they were kept since before the loop, they would be
     // spilled.
     const DecodeClusterTileInfo<Layout> tile_info{opaque(shared)};
     if (tile_info.field(kTailWarps) > 0 && tile_info.field(kTailWarpgroup) == thread.warpgroup) {
@@ -104,7 +104,7 @@ __global__ void __maxnreg__(decode_cluster_registers(kTwoPerSm))
     }
     staging.extra.append(args, tile_info.field(kKvHead), tile_info.shared);
     if (work.task.has_span) {
-      // This loop stands in the kernel itself: as a function it makes the compiler spill.
+      // This loop is in the kernel itself, because as a function it makes the compiler spill.
       SpanColumns<Layout> columns(args, tile_info, thread);
       for (int tile = work.task.begin_tile; tile < work.task.end_tile; ++tile) {
         barriers.wait_for_tile(thread.warpgroup);
@@ -134,14 +134,14 @@ __global__ void __maxnreg__(decode_cluster_registers(kTwoPerSm))
     barriers.count_tiles(static_cast<uint32_t>(tile_info.field(kTailHasPrefix)),
                          tile_info.field(kTailWarpgroup) == thread.warpgroup,
                          work.task.other_tiles);
-    __syncthreads();  // received results and queries are no longer read
+    __syncthreads();  // no thread reads received results and queries any more
   }
   if (!waited) wait_for_previous_kernel();
 }
 
 #else
 
-// Below sm_90 there are no clusters; never launched there.
+// A stub below sm_90, which has no clusters; it is never launched there.
 template <class Layout, bool kTwoPerSm>
 __global__ void attention_decode_cluster_kernel(const __grid_constant__ DecodeClusterArgs) {}
 
@@ -151,7 +151,7 @@ struct Variant {
   void (*kernel)(DecodeClusterArgs);
   int shared_bytes;
 };
-// `two_per_sm`: two blocks per multiprocessor, as `wide` items always are.
+// `two_per_sm` means two blocks per SM, as for all `wide` items.
 template <int kDim>
 Variant variant_for(bool wide, bool two_per_sm) {
   using Narrow = DecodeClusterLayout<kDim, kNarrowDecodeClusterColumns>;
@@ -181,8 +181,8 @@ Status prepare_attention_decode_cluster_cuda() {
 Status attention_decode_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream) {
   const PagedKvCuda& kv = call.kv;
   const auto args = attention_args<DecodeClusterArgs>(call);
-  // The number of the plan's items if all rows are of one sequence; if there are more, clusters
-  // take the rest in turn.
+  // The number of clusters is that of the plan's items if all rows belong to one sequence; further
+  // items are taken in turn.
   const bool wide = call.kernel == AttentionKernel::kWideDecodeCluster;
   const int query_tile_rows = decode_cluster_rows(args.row_columns, wide);
   const int items =

@@ -15,11 +15,11 @@
 
 namespace forerun::cuda {
 
-// Two warpgroups, each with a stage for one tile of keys and values.
+// Warps of a block: two warpgroups, each with a stage for one tile of keys and values.
 constexpr int kDecodeClusterWarps = 8;
 constexpr int kDecodeClusterThreads = kDecodeClusterWarps * 32;
 
-// Facts about its item that a block keeps in shared memory for the time after the previous kernel's
+// Fields of an item that a block keeps in shared memory for the time after the previous kernel's
 // end: from then on a load from global memory, or of a register spilled there, is a trip to the L2.
 enum DecodeClusterTileField : int {
   kFirstRow,
@@ -56,18 +56,19 @@ struct DecodeClusterLayout {
 
   static constexpr int kKeys = 0;  // [warpgroup] tile
   static constexpr int kExtraKeys = kKeys + 2 * tile_bytes(kDim);
-  // wgmma reads 64 columns, even of items that have fewer.
+  // wgmma reads 64 columns, even of items with fewer columns.
   static constexpr int kQueries = kExtraKeys + kExtraBytes;
   static constexpr int kQueriesEnd = kQueries + kPanels * kColumnPanelBytes;
   static_assert(kColumnPanelBytes % 1024 == 0);
-  // Results of the cluster's blocks take the place of keys and queries once no warp reads these.
+  // Results of the cluster's blocks replace keys and queries once no warp reads these.
   static constexpr int kReceived = 0;  // [span][column][kSliceBytes]
   static constexpr int kReceivedSums = kReceived + kDecodeClusterSpans * kColumns * kSliceBytes;
   static constexpr int kReceivedEnd = kReceivedSums + kDecodeClusterSpans * kColumns * 8;
   static constexpr int kValues =  // [warpgroup] tile
       ((kReceivedEnd > kQueriesEnd ? kReceivedEnd : kQueriesEnd) + 1023) / 1024 * 1024;
   static constexpr int kExtraValues = kValues + 2 * tile_bytes(kDim);
-  // Each row's list of the keys of its tail's positions: bytes [row][64], the number of a key each.
+  // Each row's list of the keys of its tail's positions: bytes [row][64], the number of one key
+  // each.
   static constexpr int kLists = kExtraValues + kExtraBytes;
   static constexpr int kPositions = kLists + kRows * kTilePositions;  // [row]
   static constexpr int kTileFields = kPositions + kRows * 4;          // DecodeClusterTileField
@@ -88,10 +89,10 @@ struct DecodeClusterLayout {
   static constexpr int kReceivedBarrier = kBarriers + 16;
   static constexpr int kReleaseBarrier = kBarriers + 24;
   static constexpr int kBytes = kBarriers + 32;
-  // Two blocks fit into a multiprocessor, which has 228 KB and reserves 1 KB for each block. Or one
-  // fits beside a linear layer's block of just over half (LinearFootprint): wide items and those of
-  // steps of 9 to 16 rows beside 115,840 bytes, narrow ones, which steps of up to 8 rows have too,
-  // beside half and 2 KB (smem_limits()).
+  // Two blocks fit into an SM, which has 228 KB and reserves 1 KB for each block. Alternatively one
+  // fits beside a linear layer's block of just over half (LinearFootprint): blocks of wide items
+  // and of steps with 9 to 16 rows fit beside 115,840 bytes, those of narrow items, which steps of
+  // up to 8 rows have too, beside half and 2 KB (smem_limits()).
   static_assert(kBytes <= (kColumns == kNarrowDecodeClusterColumns ? 113664 : 115584));
 };
 
@@ -109,7 +110,7 @@ struct DecodeClusterArgs {
   bool early;
 };
 
-// The work of a warpgroup of block `rank` on an item: a span that all its rows share, and the tail,
+// The work of a warpgroup of block `rank` on an item: a span that all rows share, and the tail,
 // which is the block's last span if rows differ there.
 struct DecodeClusterTask {
   int begin_tile, end_tile;  // tiles of the warpgroup's span
@@ -144,7 +145,7 @@ struct DecodeClusterTask {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A thread's place in its cluster.
+// A thread's position in its cluster.
 struct DecodeClusterThread {
   int lane, warp;
   int warpgroup;  // number of the warpgroup and of its stage
@@ -164,7 +165,7 @@ struct DecodeClusterWork {
   int part_heads, first_head;  // query heads of the part
   DecodeClusterTask task;
 
-  // `index`: counts parts within key/value heads within items.
+  // `index` counts parts within key/value heads within items.
   __device__ __forceinline__ DecodeClusterWork(const DecodeClusterArgs& args, int index,
                                                const DecodeClusterThread& thread)
       : item(step_data<AttentionItemCuda>(args.step,
@@ -175,7 +176,7 @@ struct DecodeClusterWork {
         first_head(kv_head * args.group_heads + part * 8),
         task(item, args.window, thread.rank, thread.warpgroup) {}
 
-  // Columns that a block merges, counted once per span.
+  // Returns the columns that a block merges, counted once per span.
   __device__ __forceinline__ int merged_columns() const {
     return (item.row_spans - item.num_rows * task.first_span) * part_heads;
   }
@@ -186,7 +187,7 @@ constexpr int kTailDims = 64;  // dimensions of values that a warp takes at a ti
 // The share of a warp in its block's tail. The tail's warpgroup takes part, and so does the other
 // one if it has no span.
 struct DecodeClusterTailShare {
-  int warps;  // warps that share the tail; 0: there is no tail
+  int warps;  // warps that share the tail; 0 without a tail
   int shift;  // logarithm of the number of warps that share a row
 };
 template <class Layout>

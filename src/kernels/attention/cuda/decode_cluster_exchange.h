@@ -1,5 +1,6 @@
-// How the blocks of a decode cluster (attention/cuda/decode_cluster.cu) send one another their
-// results, and the barriers between the kernel's phases. Device code; only that kernel includes it.
+// The exchange of results between the blocks of a decode cluster
+// (attention/cuda/decode_cluster.cu), and the barriers between the kernel's phases. Device code;
+// only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +14,15 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A block's barriers, and how often a thread has waited for each.
+// A block's barriers, and the number of waits of a thread for each.
 template <class Layout>
 struct DecodeClusterBarriers {
   uint32_t shared;            // the block's shared memory
   uint32_t loaded = 0;        // tiles so far in the warpgroup's stage
   uint32_t other_loaded = 0;  // tiles so far in the other warpgroup's stage
-  uint32_t received = 0;      // times that the cluster's results have come
+  uint32_t received = 0;      // number of results received from the cluster
 
-  // Called by all threads of a cluster; afterwards the barriers of every block are initialized.
+  // Initializes the barriers of every block; all threads of a cluster call it.
   __device__ __forceinline__ void init() const {
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2; ++i) barrier_init(of_tile(i), 1);
@@ -53,9 +54,10 @@ struct DecodeClusterBarriers {
   // Waits until no warp of the cluster reads keys, so that results may take their place.
   __device__ __forceinline__ void wait_for_released_keys() const {
     barrier_wait(shared + Layout::kReleaseBarrier, received & 1);
-    __syncwarp();  // what follows is done by all lanes at once
+    __syncwarp();  // all lanes do the rest together
   }
-  // One thread: announces the bytes to come, for `columns` columns, counted once per span.
+  // Announces the expected bytes, for `columns` columns, counted once per span. One thread calls
+  // it.
   __device__ __forceinline__ void expect_results(int columns) const {
     barrier_arrive_expect_tx(shared + Layout::kReceivedBarrier,
                              static_cast<uint32_t>(columns * (Layout::kSliceBytes + 8)));

@@ -1,6 +1,6 @@
-// How a warpgroup of a decode cluster (attention/cuda/decode_cluster.cu) attends to a span that all
-// rows of its item share: tile by tile, with columns (one query head of one row each) as the 64-row
-// operand of wgmma. Device code; only that kernel includes it.
+// The attention of a decode cluster's warpgroup (attention/cuda/decode_cluster.cu) to a span that
+// all rows of its item share: tile by tile, with columns (one query head of one row each) as the
+// 64-row operand of wgmma. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// One thread: requests a tile's keys and values into the warpgroup's stage.
+// Requests a tile's keys and values into the warpgroup's stage. One thread calls it.
 template <class Layout>
 __device__ __forceinline__ void request_tile(const DecodeClusterArgs& args,
                                              const DecodeClusterWork& work, int tile,
@@ -65,8 +65,8 @@ template <class Layout>
 struct SpanColumns {
   ColumnSums<Layout::kDim> sums;
   int first;
-  bool are_there;  // wgmma takes all 64 in any case
-  uint32_t stage;  // where the warpgroup's tile lies
+  bool are_there;  // wgmma takes all 64 columns in any case
+  uint32_t stage;  // address of the warpgroup's tile
 
   __device__ __forceinline__ SpanColumns(const DecodeClusterArgs& args,
                                          const DecodeClusterTileInfo<Layout>& tile_info,
@@ -81,8 +81,8 @@ struct SpanColumns {
     score_tile<Layout::kDim>(score, tile_info.shared + Layout::kQueries, Layout::kColumnPanelBytes,
                              stage + Layout::kKeys);
   }
-  // Turns a tile's scores into probabilities, for columns that exist. `has_sums`: a tile came
-  // before it.
+  // Turns a tile's scores into probabilities, for existing columns. `has_sums` says that a tile
+  // came before it.
   __device__ __forceinline__ void exponentiate_tile(const DecodeClusterArgs& args,
                                                     const DecodeClusterTileInfo<Layout>& tile_info,
                                                     int tile, bool has_sums, int lane,

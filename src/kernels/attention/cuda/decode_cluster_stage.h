@@ -1,7 +1,7 @@
-// How a block of a decode cluster (attention/cuda/decode_cluster.cu) stages the linear layer's
-// output: rotated queries and, if the block has the item's tail, the step's own keys and values.
-// Each thread finds the addresses of its part before the previous kernel has ended. Device code;
-// only that kernel includes it.
+// The staging of the linear layer's output by a block of a decode cluster
+// (attention/cuda/decode_cluster.cu): rotated queries and, if the block has the item's tail, the
+// step's own keys and values. Each thread finds the addresses of its part before the previous
+// kernel has ended. Device code; only that kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -17,8 +17,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The rows of an item whose lists of keys a warp writes in store_tile_rows(), and the row whose
-// last visible position a thread writes.
+// The rows of an item for which a warp writes lists of keys in store_tile_rows(), and the row for
+// which a thread writes the last visible position.
 template <class Layout>
 struct TileInfoRows {
   static constexpr int kOfWarp = (Layout::kRows + kDecodeClusterWarps - 1) / kDecodeClusterWarps;
@@ -39,7 +39,7 @@ struct TileInfoRows {
 };
 // Writes to shared memory the last visible position of each of an item's rows and, for the tail,
 // the key of each row's positions in the tile: a key of the tile, or kTilePositions plus the number
-// of an extra. Positions that the row does not see get the key of its last visible one.
+// of an extra. Invisible positions get the key of the row's last visible one.
 template <class Layout>
 __device__ __forceinline__ void store_tile_rows(const DecodeClusterArgs& args,
                                                 const DecodeClusterWork& work,
@@ -68,7 +68,7 @@ __device__ __forceinline__ void store_tile_rows(const DecodeClusterArgs& args,
   }
 }
 
-// Writes to shared memory the facts that the block needs once the previous kernel has ended.
+// Writes the facts to shared memory that the block needs once the previous kernel has ended.
 template <class Layout>
 __device__ __forceinline__ void store_tile_info(const DecodeClusterWork& work, uint32_t shared) {
   if (threadIdx.x != 96) return;
@@ -87,7 +87,7 @@ __device__ __forceinline__ void store_tile_info(const DecodeClusterWork& work, u
   }
 }
 
-// Reads what store_tile_info() and store_tile_rows() have written.
+// Reads the data of store_tile_info() and store_tile_rows().
 template <class Layout>
 struct DecodeClusterTileInfo {
   uint32_t shared;
@@ -100,8 +100,8 @@ struct DecodeClusterTileInfo {
   }
 };
 
-// The address of the angles of a piece of an extra in shared memory, which holds them until the
-// previous kernel has ended. The first extras are the item's rows.
+// Returns the address of the angles of a piece of an extra in shared memory, which holds them until
+// the previous kernel has ended. The first extras are the item's rows.
 template <class Layout>
 __device__ __forceinline__ uint32_t angles_at(uint32_t shared, int slot, int piece) {
   return shared + Layout::kAngles + slot * (Layout::kDim * 4) + piece * 32;
@@ -133,7 +133,8 @@ __device__ __forceinline__ void rotate_staged(uint32_t low_at, uint32_t high_at,
   store_shared_16(high_at, high);
 }
 
-// A column of which a thread stages two pieces: its first or, for wide items, its second (`share`).
+// A column for which a thread stages two pieces: its first or, for wide items, its second
+// (`share`).
 template <class Layout>
 struct DecodeClusterColumn {
   static constexpr int kPairs = Layout::kDim / 16;  // threads per column
@@ -149,15 +150,15 @@ struct DecodeClusterColumn {
   __device__ __forceinline__ static int pair() { return static_cast<int>(threadIdx.x) % kPairs; }
 };
 
-// A thread's two pieces of a query. They are copied without registers in between, since few are
+// A thread's two pieces of a query. It copies them without registers in between, since few are
 // free.
 template <class Layout>
 struct StagedQuery {
   static constexpr int kPairs = DecodeClusterColumn<Layout>::kPairs;
-  const uint4* from = nullptr;  // null: there is no such column
+  const uint4* from = nullptr;  // null if there is no such column
   uint32_t angles = 0;
 
-  // The first column of each row requests the row's angles.
+  // Finds the addresses; the first column of each row requests the row's angles.
   __device__ __forceinline__ void plan(const DecodeClusterArgs& args, const DecodeClusterWork& work,
                                        const DecodeClusterColumn<Layout>& column, uint32_t shared) {
     if (column.row >= work.item.num_rows || column.head >= work.part_heads) return;
@@ -195,14 +196,14 @@ struct StagedExtra {
   __device__ __forceinline__ static int extra_of_thread() {
     return (kDecodeClusterThreads - 1 - static_cast<int>(threadIdx.x)) / kPairs;
   }
-  const std::byte* from = nullptr;  // the first piece of the key; null: there is no extra
+  const std::byte* from = nullptr;  // first piece of the key; null if there is no extra
   int to_second = 0, to_value = 0;  // bytes from `from` to the second piece, and from key to value
-  int own_slot = -1;                // where to append the row's key and value; -1: nowhere
+  int own_slot = -1;                // where to append the row's key and value, or -1
   bool rotates = false;             // the extra is a row of this step
   uint32_t angles = 0;
 
-  // `appends`: the rows of the item are also appended to the cache. They are the first extras;
-  // their queries request the angles.
+  // Finds the addresses. With `appends` the rows of the item are also appended to the cache. They
+  // are the first extras; their queries request the angles.
   __device__ __forceinline__ void plan(const DecodeClusterArgs& args, const AttentionItemCuda& item,
                                        int kv_head, bool appends, uint32_t shared) {
     const int extra = extra_of_thread();
@@ -246,7 +247,7 @@ struct StagedExtra {
     rotate_staged(at(shared, piece, false), at(shared, piece + kPairs, false), angles, Layout::kDim,
                   low, high);
   }
-  // Appends the row's key and value to the cache. Called after load_and_rotate(), whose fence
+  // Appends the row's key and value to the cache. Call it after load_and_rotate(), whose fence
   // before wgmma's reads would wait for these stores too.
   __device__ __forceinline__ void append(const DecodeClusterArgs& args, int kv_head,
                                          uint32_t shared) const {
@@ -268,7 +269,7 @@ struct StagedExtra {
     return shared + (is_value ? Layout::kExtraValues : Layout::kExtraKeys) +
            extra * kPanelRowBytes + kv_piece(piece, extra, kDecodeClusterExtras);
   }
-  // The address of a slot's key in the cache.
+  // Returns the address of a slot's key in the cache.
   __device__ __forceinline__ static std::byte* stored(const DecodeClusterArgs& args, int kv_head,
                                                       int slot) {
     return args.kv + slot / kTilePositions * args.block_stride +
@@ -276,7 +277,7 @@ struct StagedExtra {
   }
 };
 
-// The parts of an item that a thread stages. Its columns are also those that it merges.
+// The parts of an item that a thread stages. It also merges its columns.
 template <class Layout>
 struct DecodeClusterStaging {
   static constexpr int kShares = DecodeClusterColumn<Layout>::kShares;
@@ -284,7 +285,7 @@ struct DecodeClusterStaging {
   StagedExtra<Layout> extra;
   uint32_t shares = 0;  // bit i: the thread has a column in share i
 
-  // Finds the addresses, when queries may still be incomplete, and requests the angles.
+  // Finds the addresses, while queries may still be incomplete, and requests the angles.
   __device__ __forceinline__ void plan(const DecodeClusterArgs& args, const DecodeClusterWork& work,
                                        uint32_t shared) {
 #pragma unroll
@@ -296,7 +297,7 @@ struct DecodeClusterStaging {
       extra.plan(args, work.item, work.kv_head, work.task.tail_is_last, shared);
     }
   }
-  // Afterwards the block's queries and extras can be operands.
+  // Loads and rotates the block's queries and extras, which can be operands afterwards.
   __device__ __forceinline__ void load_and_rotate(uint32_t shared) const {
 #pragma unroll
     for (int i = 0; i < kShares; ++i) queries[i].copy(shared, i);

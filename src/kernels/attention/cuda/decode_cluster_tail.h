@@ -1,10 +1,10 @@
-// How a decode cluster (attention/cuda/decode_cluster.cu) attends to the tail of an item: its last
-// tile, where a row sees keys that other rows of its query tile do not. The tail's warpgroup
-// scores all columns with all keys that any row sees there, those of the tile and the extras, as if
-// they were a span. Then a warp takes a row at a time, or some of its dimensions if there are
-// enough warps. It picks the scores of the positions that the row sees. The row's heads are the
-// upper half of the first operand, and lanes supply the row addresses of values to ldmatrix in the
-// order of the positions. Device code; only that kernel includes it.
+// The attention of a decode cluster (attention/cuda/decode_cluster.cu) to the tail of an item: its
+// last tile, where a row attends to keys that other rows of its query tile do not attend to. The
+// tail's warpgroup scores all columns with all keys that any row attends to there, those of the
+// tile and the extras, as if they were a span. Then a warp takes a row at a time, or some of its
+// dimensions if there are enough warps. It picks the scores of the row's visible positions. The
+// row's heads are the upper half of the first operand, and lanes supply the row addresses of values
+// to ldmatrix in the order of the positions. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -20,15 +20,15 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The addresses of a column's scores; those of an even key and the next one are neighbours. Against
-// bank conflicts, a column begins a quarter of all banks after the one before it or, where there is
-// no room for that, has its keys in a swizzled order that does the same.
+// The addresses of a column's scores; those of an even key and the next one are neighbours. To
+// avoid bank conflicts, a column begins a quarter of all banks after the previous one or, if there
+// is no room for that, has its keys in a swizzled order with the same effect.
 template <class Layout>
 struct TailScores {
   uint32_t of_column;
   int first_bytes, swizzle;
 
-  // Keys are counted from `first` on.
+  // Keys count from `first` on.
   __device__ __forceinline__ TailScores(uint32_t shared, int column, int first)
       : of_column(shared + Layout::kScores + column * Layout::kColumnScoreBytes),
         first_bytes(first * 4),
@@ -40,8 +40,8 @@ struct TailScores {
   }
 };
 
-// The tail's warpgroup computes the scores of all columns, and reads no keys afterwards. Keys that
-// a row does not see, or that do not exist, are scored too and never picked.
+// Computes the scores of all columns in the tail's warpgroup, which reads no keys afterwards.
+// Invisible and missing keys are scored too and never picked.
 template <class Layout>
 __device__ __forceinline__ void score_tail(const DecodeClusterArgs& args,
                                            const DecodeClusterTileInfo<Layout>& tile_info,
@@ -83,8 +83,8 @@ __device__ __forceinline__ void score_tail(const DecodeClusterArgs& args,
 template <class Layout>
 struct TailRow {
   uint32_t shared;  // the block's shared memory
-  uint32_t list;    // the row's list: a byte per position of the tile, the number of a key or an
-                    // extra
+  // The row's list: one byte per position of the tile, the number of a key or an extra.
+  uint32_t list;
   uint32_t values;  // the tile's values
   int begin, last_visible, column;
 
@@ -98,8 +98,8 @@ struct TailRow {
         last_visible(tile_info.last_visible(row)),
         column(row * args.row_columns) {}
 
-  // The softmax over the positions that the row sees, once all scores are there. All key numbers
-  // are loaded before the first score, since loads of shared memory stay in order.
+  // Computes the softmax over the row's visible positions, once all scores are there. Loads all key
+  // numbers before the first score, since loads of shared memory stay in order.
   __device__ __forceinline__ void exponentiate(int window, ColumnSoftmax& sums,
                                                uint32_t (&probs)[4][4], int lane) const {
     const int first_seen = window > 0 ? last_visible - window + 1 : 0;
@@ -136,7 +136,7 @@ struct TailRow {
     return {(is_extra ? shared + Layout::kExtraValues : values) + number * kPanelRowBytes, number,
             (is_extra ? kDecodeClusterExtras : kTilePositions) * kPanelRowBytes};
   }
-  // The rows of values whose addresses a lane supplies, one of every 16 positions.
+  // The rows of values for which a lane supplies addresses, one of every 16 positions.
   struct Values {
     Place of[4];
   };
@@ -146,7 +146,7 @@ struct TailRow {
     for (int c = 0; c < 4; ++c) result.of[c] = place(16 * c + (lane & 15));
     return result;
   }
-  // Weighted sums of values, for the dimensions from 32 * part on.
+  // Computes weighted sums of values, for the dimensions from 32 * part on.
   template <int kEights>
   __device__ __forceinline__ void add_values(const Values& from, const uint32_t (&probs)[4][4],
                                              int part, int lane, float (&out)[kEights][4]) const {

@@ -1,4 +1,4 @@
-// Attention of an item with one warp per row, which takes the tiles that its row sees in ascending
+// Attention of an item with one warp per row, which takes the row's visible tiles in ascending
 // order (attention/cuda/rows.cu, attention/cuda/shared.cu). Device code; only the attention kernels
 // include it.
 #pragma once
@@ -15,8 +15,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Adds one tile of 64 positions to a row's span. `shared`: the tile's keys and values within the
-// prefix, if the item shares it; `rest`: source of the others or, without kShares, of all.
+// Adds one tile of 64 positions to a row's span. `shared` has the tile's keys and values within the
+// prefix, if the item shares it; `rest` is the source of the others or, without kShares, of all.
 template <int kDim, bool kShares = true, class Rest>
 __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const RowTask<kDim>& task,
                                             int tile, const SharedTile& shared, const Rest& rest,
@@ -44,7 +44,7 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
     }
   }
 
-  // Masks positions that the row does not see.
+  // Masks the row's invisible positions.
   const int first_seen = args.window > 0 ? task.row.last_visible - args.window + 1 : 0;
   float max_score[2] = {kMinusInfinity, kMinusInfinity};
 #pragma unroll
@@ -64,7 +64,7 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
     for (int lanes = 4; lanes < 32; lanes *= 2) {
       max_score[i] = fmaxf(max_score[i], __shfl_xor_sync(~0u, max_score[i], lanes));
     }
-    // A tile that a row works on has a key that it sees, so `max_score` is finite.
+    // A row's tile always has a visible key, so `max_score` is finite.
     max_score[i] = fmaxf(max_score[i], sum.max_score[i]);
     const float rescale = exp2_approx(sum.max_score[i] - max_score[i]);
     sum.max_score[i] = max_score[i];
@@ -98,10 +98,10 @@ __device__ __forceinline__ void attend_tile(const AttentionArgs& args, const Row
   }
 }
 
-// Called by all warps of the block; warp w takes row w of the item. `own`: the block's shared
-// memory for gathered values or extras; `lists`: kMaxExtras bytes per warp. `tiles.wait_next()`
-// returns the next tile that the item shares, and `tiles.release()` gives it back. `ended(task,
-// tile, span)` is called where a span ends, with its sums reduced over the lanes.
+// Attends to an item. All warps of the block call it; warp w takes row w of the item. `own` is the
+// block's shared memory for gathered values or extras; `lists` has kMaxExtras bytes per warp.
+// `tiles.wait_next()` returns the next tile that the item shares, and `tiles.release()` frees it.
+// `ended(task, tile, span)` is called at the end of a span, with its sums reduced over the lanes.
 template <int kDim, bool kFused, class Tiles, class Ended>
 __device__ __forceinline__ void attend_item(const AttentionArgs& args,
                                             const AttentionItemCuda& item, int head, uint32_t own,
@@ -122,7 +122,7 @@ __device__ __forceinline__ void attend_item(const AttentionArgs& args,
     first_tile = first_seen / kTilePositions;
   }
   if constexpr (kFused) {
-    meet();  // the previous item's extras are no longer read
+    meet();  // no warp reads the previous item's extras any more
     if (item.num_extras > 0) {
       if (has_row) {
         for (int i = lane; i <= task.row.last_visible - task.row.boundary; i += 32) {

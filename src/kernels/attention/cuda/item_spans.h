@@ -1,4 +1,4 @@
-// How the tiles of an item fall into spans. Device code; only the attention kernels include it.
+// The spans of an item's tiles. Device code; only the attention kernels include it.
 #pragma once
 
 #include "kernels/attention/cuda/plan.h"
@@ -6,8 +6,8 @@
 
 namespace forerun::cuda {
 
-// The tiles of each span of an item. Spans are the same for all of its rows: these end in one tile,
-// or their spans are single tiles, so that they differ only in the number of spans that they see.
+// The tiles of each span of an item. All rows have the same spans: they end in one tile, or their
+// spans are single tiles, so that they differ only in the number of visible spans.
 struct ItemSpans {
   int shift, singles, full, first, end, first_tile;
 

@@ -6,29 +6,30 @@
 
 namespace forerun::cuda {
 
-// A warp per row: AttentionKernel::kUnsplitKv, kSplitKv and kSplitKvFusedRope.
+// Runs one warp per row: AttentionKernel::kUnsplitKv, kSplitKv and kSplitKvFusedRope.
 Status attention_rows_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_rows_cuda();
 
-// Clusters: is_decode_cluster(). Heads of 64 or 128 dimensions (can_fuse_rope).
+// Runs decode clusters (is_decode_cluster()). Takes heads of 64 or 128 dimensions (can_fuse_rope).
 Status attention_decode_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_decode_cluster_cuda();
 
-// Long prefixes that few rows share: AttentionKernel::kSplitKv and kSplitKvFusedRope where the plan
-// has prefix_items. Heads of up to 128 dimensions.
+// Runs prefix items of long prefixes that few rows share: AttentionKernel::kSplitKv and
+// kSplitKvFusedRope if the plan has prefix_items. Takes heads of up to 128 dimensions.
 Status attention_shared_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_shared_cuda();
 
-// Many sequences of few rows: AttentionKernel::kPersistent. Heads of up to 128 dimensions.
+// Runs many sequences of few rows: AttentionKernel::kPersistent. Takes heads of up to 128
+// dimensions.
 Status attention_persistent_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_persistent_cuda();
 
-// Few rows of prompts, by clusters of prefill_cluster_blocks() blocks. Heads of up to 128
-// dimensions.
+// Runs few rows of prompts, in clusters of prefill_cluster_blocks() blocks. Takes heads of up to
+// 128 dimensions.
 Status attention_prefill_cluster_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_prefill_cluster_cuda();
 
-// Many rows: AttentionKernel::kPrefill. Heads of up to 128 dimensions.
+// Runs many rows: AttentionKernel::kPrefill. Takes heads of up to 128 dimensions.
 Status attention_prefill_cuda(const AttentionCallCuda& call, cudaStream_t stream);
 Status prepare_attention_prefill_cuda();
 

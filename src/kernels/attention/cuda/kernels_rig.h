@@ -1,5 +1,5 @@
-// Runs a step of attention by every kernel, for the tests of the CUDA kernels: all of them must
-// give the same bits, and agree with plain loops in double.
+// A rig that runs a step of attention by every kernel, for the tests of the CUDA kernels: all of
+// them must give the same bits, and agree with plain loops in double.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,14 +16,14 @@
 
 namespace forerun::cuda {
 
-// For averages of values in [-1, 1], whose probabilities and result are rounded to bf16.
+// The tolerance for averages of values in [-1, 1] with probabilities and results rounded to bf16.
 inline constexpr double kTolerance = 8e-3;
 
 inline bool same_bits(const std::vector<bf16>& a, const std::vector<bf16>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(bf16)) == 0;
 }
 
-// Largest difference; infinite where one is not a number.
+// Returns the largest difference; infinite if one is not a number.
 inline double difference(const bf16* found, const std::vector<double>& expected) {
   double worst = 0;
   for (size_t i = 0; i < expected.size(); ++i) {
@@ -36,13 +36,13 @@ inline double difference(const bf16* found, const std::vector<double>& expected)
 
 class AttentionKernels {
  public:
-  // Clusters are planned as if there were at least so many key/value parts, on a GPU of 132
-  // multiprocessors: with many parts, items have more rows.
+  // The plan of clusters assumes at least this many key/value parts, on a GPU of 132 SMs: with many
+  // parts, items have more rows.
   int32_t min_kv_parts = 0;
   int32_t multiprocessors = 132;
 
-  // Runs `step` by every kernel: all give the same bits, those of a few rows alone too, and the
-  // reference's result. Returns the kernel that is planned for it.
+  // Runs `step` by every kernel. All must give the same bits, also for a few rows alone, and the
+  // reference's result. Returns the kernel that the plan chooses.
   AttentionKernel check(const HeadShape& shape, const TestStep& step, int32_t window,
                         const std::string& what) {
     SCOPED_TRACE(what + ": heads " + std::to_string(shape.num_heads) + "/" +
@@ -71,7 +71,7 @@ class AttentionKernels {
           kTolerance)
           << "row " << row;
     }
-    // The same work partitioned in other ways, from the same cache.
+    // Partitions the same work in other ways, from the same cache.
     const auto again = [&](const AttentionShapeCuda& other, const char* name) {
       rig.fill_cache(step);
       rig.fill_qkv(ids, step.rows);
@@ -95,7 +95,7 @@ class AttentionKernels {
     AttentionShapeCuda runs = fused;
     runs.min_persistent_units = 0;
     again(runs, "runs");
-    runs.multiprocessors = 7;  // fewer workers: other shares, and the rest of the blocks have none
+    runs.multiprocessors = 7;  // fewer workers: they get other shares, and some blocks get none
     again(runs, "runs of few workers");
     runs.multiprocessors = terms.multiprocessors;
     runs.min_persistent_units = std::numeric_limits<int32_t>::max();
@@ -105,7 +105,7 @@ class AttentionKernels {
     again(whole, "whole, by wgmma where there is no tree");
     whole.may_tile = false;
     again(whole, "whole");
-    // Rows alone: the others' keys lie in the cache.
+    // Runs rows alone: the others' keys lie in the cache.
     for (size_t row = 0; row < step.rows.size(); row += few) {
       const std::vector<AttentionRow> single_row = {step.rows[row]};
       rig.fill_qkv({ids[row]}, single_row);

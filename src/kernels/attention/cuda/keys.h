@@ -14,23 +14,24 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Barrier of the block's kWarps warps.
+// A barrier of the block's kWarps warps.
 __device__ __forceinline__ void meet() { named_barrier(1, kThreads); }
 
-// Whether an item's rows read the tile's prefix from shared memory. They read whole chunks of 16
-// positions there or, with kSplitKvFusedRope, any number, since the other keys lie in shared memory
-// too.
+// Returns whether an item's rows read the tile's prefix from shared memory. They read whole chunks
+// of 16 positions there or, with kSplitKvFusedRope, any number, since the other keys lie in shared
+// memory too.
 template <bool kFused>
 __device__ __forceinline__ bool shares_tile(const AttentionItemCuda& item, int tile) {
   return item.prefix_tokens >= tile * kTilePositions + (kFused ? 1 : kChunk);
 }
-// An item's first tile; tiles before the window of its lowest row are skipped.
+// Returns an item's first tile; tiles before the window of its lowest row are skipped.
 template <class Args>
 __device__ __forceinline__ int first_tile_of(const Args& args, const AttentionItemCuda& item) {
   const int seen = args.window > 0 ? max(item.lowest - args.window + 1, 0) / kTilePositions : 0;
   return max(item.first_tile, seen);
 }
-// Address of a tile's keys in a cache block; its values lie value_offset() bytes after them.
+// Returns the address of a tile's keys in a cache block; its values lie value_offset() bytes after
+// them.
 template <int kDim, class Args>
 __device__ __forceinline__ std::byte* keys_of(const Args& args, int block, int kv_head) {
   return args.kv + block * args.block_stride + int64_t{kv_head} * tile_bytes(kDim);
@@ -45,22 +46,22 @@ struct SharedTile {
   uint32_t keys, values;
 };
 
-// Copies tiles of the prefix into shared memory, in the order in which the block works on them.
-// Thread 0 requests the copies; all threads wait for them.
+// A loader that copies tiles of the prefix into shared memory, in the order in which the block
+// works on them. Thread 0 requests the copies; all threads wait for them.
 template <int kDim, bool kFused>
 class TileLoader {
  public:
   __device__ __forceinline__ TileLoader(const AttentionArgs& args, uint32_t data, uint32_t barriers)
       : args_(args), data_(data), barriers_(barriers) {}
 
-  // `count`: items times the parts of all key/value heads.
+  // `count` is the number of items times the parts of all key/value heads.
   __device__ __forceinline__ void begin(int count) {
     count_ = count;
     work_ = static_cast<int>(blockIdx.x);
     if (threadIdx.x == 0 && work_ < count_) load_item();
   }
-  // Thread 0, before the first wait_next(): requests as many tiles as there are stages.
-  // `stable_only`: only tiles that this step does not write.
+  // Requests as many tiles as there are stages. Thread 0 calls it before the first wait_next().
+  // With `stable_only`, it requests only tiles that this step does not write.
   __device__ __forceinline__ void fill(bool stable_only) {
     while (in_flight_ < args_.stages && find() &&
            (!stable_only || kFused || (tile_ + 1) * kTilePositions <= item_.stable_tokens)) {
@@ -83,7 +84,7 @@ class TileLoader {
   }
 
  private:
-  // Moves on to the next tile to load; false if there is none.
+  // Moves on to the next tile to load; returns false if there is none.
   __device__ __forceinline__ bool find() {
     while (work_ < count_) {
       while (tile_ < item_.end_tile) {
@@ -128,14 +129,15 @@ class TileLoader {
 // Sources of the keys and values past the prefix. Each computes the scores of a chunk that is not
 // all prefix, and adds its weighted values.
 
-// Reads the cache in global memory; a chunk's values go through the warp's own shared memory.
+// A source that reads the cache in global memory; a chunk's values pass through the warp's own
+// shared memory.
 template <int kDim>
 struct GatheredRows {
   const RowTask<kDim>& task;
   const std::byte* keys;
   int64_t block_stride, value_offset;
   uint32_t own_values;
-  int begin, lane;  // begin: first position of the tile
+  int begin, lane;  // begin is the first position of the tile
 
   __device__ __forceinline__ const std::byte* stored(int slot) const {
     return keys + slot / kTilePositions * block_stride + slot % kTilePositions * kPanelRowBytes;
@@ -154,7 +156,7 @@ struct GatheredRows {
     }
     copies_commit();
   }
-  // The first chunk's values are copied while scores are computed.
+  // Copies the first chunk's values while scores are computed.
   __device__ __forceinline__ void prepare(int first_chunk) const { request_values(first_chunk); }
   __device__ __forceinline__ void score(int chunk, uint32_t /*keys*/, float (&score)[4]) const {
     const std::byte* key_rows[2];
@@ -190,17 +192,17 @@ struct GatheredRows {
   }
 };
 
-// Reads shared memory (kSplitKvFusedRope): the tile or, through the row's list, the extras.
+// A source in shared memory (kSplitKvFusedRope): the tile or, through the row's list, the extras.
 template <int kDim>
 struct StagedRows {
   const RowTask<kDim>& task;
   uint32_t extras;  // keys, then values
-  uint32_t list;    // the row's list: number of an extra, a byte per position from its boundary on
+  uint32_t list;  // the row's list: number of an extra, one byte per position from its boundary on
   int begin, lane;
 
-  // Shared-memory address of a position's key or value; *slot gets its row number in the panel.
-  // `tile` and `of_extras`: addresses of the tile and the extras. Positions that the row does not
-  // see yield an arbitrary row: their scores are masked.
+  // Returns the shared-memory address of a position's key or value, and its row number in the panel
+  // in *slot. `tile` and `of_extras` are the addresses of the tile and the extras. Invisible
+  // positions yield an arbitrary row, since their scores are masked.
   __device__ __forceinline__ uint32_t row(int position, uint32_t tile, uint32_t of_extras,
                                           int* slot) const {
     if (position < task.row.boundary) {

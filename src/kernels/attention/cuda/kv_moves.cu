@@ -1,4 +1,4 @@
-// Moves of cache rows: the accepted nodes of a verified tree go to the slots of their positions.
+// Moves cache rows: the accepted nodes of a verified tree go to the slots of their positions.
 #include <algorithm>
 
 #include "device/cuda/cuda_error.h"
@@ -13,12 +13,12 @@ constexpr int kThreads = 128;
 struct MoveArgs {
   std::byte* kv;
   int64_t block_stride, layer_stride, tile_bytes;
-  int layers, tiles, padded_dim, count;  // tiles: K and V tiles in a layer's part of a block
+  int layers, tiles, padded_dim, count;  // `tiles` are K and V tiles in a layer's part of a block
   KvMoveCuda moves[kMaxKvMoves];
 };
 
-// A thread takes one 16-byte piece of the rows of one head: all moves pass through it in order, a
-// batch read before any of it is written (targets lie at or below their sources).
+// Copies one 16-byte piece of the rows of one head per thread: all moves pass through the thread in
+// order, a batch read before any of it is written (targets lie at or below their sources).
 __global__ void move_kv_kernel(const __grid_constant__ MoveArgs args) {
   constexpr int kBatch = 8;
   const int pieces = args.padded_dim / 8;
@@ -58,7 +58,7 @@ Status move_kv_cuda(const PagedKvCuda& first_layer, int32_t num_layers, int64_t 
   args.padded_dim = padded_head_dim_cuda(first_layer.head_dim);
   const int64_t threads = int64_t{num_layers} * args.tiles * (args.padded_dim / 8);
   const int64_t blocks = (threads + kThreads - 1) / kThreads;
-  // Lists that are too long for one launch are cut, since launches run in order.
+  // Splits lists that are too long for one launch, since launches run in order.
   for (size_t first = 0; first < moves.size(); first += kMaxKvMoves) {
     const auto part = moves.subspan(first, std::min<size_t>(kMaxKvMoves, moves.size() - first));
     args.count = static_cast<int>(part.size());

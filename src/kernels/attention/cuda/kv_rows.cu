@@ -1,7 +1,7 @@
-// Rotation of queries and keys, and the append to the cache.
+// Rotates queries and keys, and appends to the cache.
 //
-// Lower bound of its time: microseconds of latency, no bandwidth to speak of. A warp takes one head
-// of one row.
+// Latency, not bandwidth, limits the kernel: it takes microseconds. Each warp takes one head of one
+// row.
 #include <cuda_bf16.h>
 
 #include <string>
@@ -39,7 +39,7 @@ __device__ __forceinline__ void store_pair(__nv_bfloat16* to, float low, float h
   *reinterpret_cast<__nv_bfloat162*>(to) = __floats2bfloat162_rn(low, high);
 }
 
-// 1 / root mean square of a head.
+// Returns 1 / root mean square of a head.
 __device__ float head_scale(const __nv_bfloat16* x, int head_dim, float eps, int lane) {
   float sum = 0.0f;
   for (int i = 2 * lane; i < head_dim; i += 64) {
@@ -70,7 +70,7 @@ __global__ void rope_append_kernel(const __grid_constant__ RopeAppendArgs args) 
       (is_q ? head * args.head_dim
             : (is_v ? args.v_offset : args.k_offset) + kv_head * args.head_dim);
 
-  // Finds the place of dimension i, which is even.
+  // Finds the address of dimension i, which is even.
   const auto* const step_bytes = reinterpret_cast<const std::byte*>(args.step);
   const int slot = reinterpret_cast<const int32_t*>(step_bytes + args.step->kv_slots_offset)[row];
   if (!is_q && slot < 0) return;

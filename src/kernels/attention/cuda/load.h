@@ -28,7 +28,7 @@ __device__ __forceinline__ float2 unpack_bf16x2(uint32_t pair) {
   return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
 }
 
-// Rotates a pair of vectors of two dimensions each, half a head apart. It does the operations of
+// Rotates a pair of vectors of two dimensions each, half a head apart. It has the operations of
 // attention/cuda/kv_rows.cu and is compiled without contraction, so it gives the same bits.
 __device__ __forceinline__ void rotate(uint32_t& low, uint32_t& high, float2 cosines,
                                        float2 sines) {
@@ -50,7 +50,7 @@ struct PieceAngles {
       sines[i] = reinterpret_cast<const float4*>(angles + dim / 2)[i];
     }
   }
-  // Loads them from shared memory, where the sines lie dim / 2 floats after the cosines.
+  // Loads the angles from shared memory, where the sines lie dim / 2 floats after the cosines.
   __device__ __forceinline__ void take_up(uint32_t from, int dim) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -79,7 +79,7 @@ struct ColumnQueries {
   static constexpr int kPairs = kDim / 16;            // pairs of pieces half a head apart
   static constexpr int kColumns = kThreads / kPairs;  // copied at once
   static constexpr int kRounds = 64 / kColumns;
-  const uint4* from[kRounds];  // null: there is no such column
+  const uint4* from[kRounds];  // null if there is no such column
   PieceAngles angles[kRotate ? kRounds : 1];
 
   __device__ __forceinline__ static int piece() { return static_cast<int>(threadIdx.x) % kPairs; }
@@ -91,7 +91,7 @@ struct ColumnQueries {
     return queries + column * kPanelRowBytes + kv_piece(piece() + half * kPairs, column);
   }
   // Finds the addresses; the queries need not be complete yet. Rows start at row `first_row` of the
-  // step; `first(row)`: the part's first head in that row.
+  // step; `first(row)` returns the part's first head in that row.
   template <class First>
   __device__ __forceinline__ void plan(const AttentionArgs& args, int first_row, int num_rows,
                                        int num_heads, const First& first) {
@@ -104,7 +104,7 @@ struct ColumnQueries {
       from[i] = is_there
                     ? reinterpret_cast<const uint4*>(first(first_row + row) + head * kDim) + piece()
                     : nullptr;
-      // Loaded on every path: if only some paths wrote the angles, their registers would stay
+      // Loads the angles on every path: if only some paths wrote them, their registers would stay
       // occupied to the end.
       if constexpr (kRotate) {
         angles[i].load(args.step, first_row + min(row, num_rows - 1), piece(), kDim);

@@ -1,4 +1,4 @@
-// Partial results of attention: how kernels store them through the L2, merge them in the order of
+// Partial results of attention: kernels store them through the L2, merge them in the order of
 // spans, and write outputs. Device code; only the attention kernels include it.
 #pragma once
 
@@ -17,9 +17,9 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Address of the partial result of one part of a key/value head: the weighted sums of its heads,
-// then each head's largest score and sum of exponentials. Every 16 dimensions of a head are stored
-// in the order 2t, 2t + 1, 8 + 2t, 9 + 2t for t = 0 to 3.
+// Returns the address of the partial result of one part of a key/value head: the weighted sums of
+// its heads, then each head's largest score and sum of exponentials. Every 16 dimensions of a head
+// are stored in the order 2t, 2t + 1, 8 + 2t, 9 + 2t for t = 0 to 3.
 __device__ __forceinline__ float* partial_at(const AttentionArgs& args, int partial, int head) {
   return args.partials + partial * args.partial_floats + head * args.part_partial_floats;
 }
@@ -27,8 +27,7 @@ __device__ __forceinline__ float* partial_at(const AttentionArgs& args, int part
 template <int kDim>
 __device__ __forceinline__ void store_partial(const AttentionArgs& args, const RowSum<kDim>& sum,
                                               int partial, int head, int lane) {
-  // Lanes of neighbouring dimensions swap the sums of their two heads, so that each stores one
-  // head.
+  // Lanes of adjacent dimensions swap the sums of their two heads, so that each stores one head.
   const int t = lane & 3;
   const bool second = (lane >> 2 & 1) != 0;
   const int own_head = 2 * t + (second ? 1 : 0);
@@ -99,18 +98,18 @@ __device__ __forceinline__ void store_partial_softmax(const AttentionArgs& args,
                         sums.max_score[half], sums.exp_sum[half][0]);
 }
 
-// Shared-memory bytes of one span while a warp merges it: the warp's dimensions of a head,
-// `lane_dims` per lane, and 16 bytes that hold the head's largest score and sum of exponentials,
-// later its factors.
+// Returns the shared-memory bytes of one span while a warp merges it: the warp's dimensions of a
+// head, `lane_dims` per lane, and 16 bytes that hold the head's largest score and sum of
+// exponentials, later its factors.
 constexpr int merge_bytes(int lane_dims) { return lane_dims * 32 * 4 + 16; }
 
-// One head of one row, whose spans a warp merges.
+// One head of one row; a warp merges its spans.
 struct MergeTask {
   AttentionRowCuda row;
   int row_idx, kv_head, part, own_head;  // own_head: index of the head in its part
   int first_span, end_span;              // spans that have partial results
 };
-// The first span that a row sees whose last visible position is `position`.
+// Returns the first visible span of a row with the last visible position `position`.
 __device__ __forceinline__ int first_span_of(const AttentionArgs& args, int position) {
   const int first_seen = args.window > 0 ? max(position - args.window + 1, 0) : 0;
   return span_of(position, first_seen / kTilePositions);
@@ -126,7 +125,7 @@ struct MergeStage {
   __device__ __forceinline__ MergeStage(uint32_t own, int ahead)
       : values(own), sums(own + ahead * kPieces * 16) {}
 
-  // Copies `count` spans. `from` and `sums_from`: the lane's addresses in the first of them.
+  // Copies `count` spans. `from` and `sums_from` are the lane's addresses in the first of them.
   __device__ __forceinline__ void load(const AttentionArgs& args, const float* from,
                                        const float* sums_from, int count, int lane) const {
 #pragma unroll 1
@@ -139,9 +138,9 @@ struct MergeStage {
       from += kSpans * args.partial_floats;
     }
   }
-  // Replaces each span's largest score by its merge factors. `max_score`: the largest score of the
-  // spans before, updated. Each lane holds one span of every 32; a prefix maximum over the lanes
-  // gives the largest score before its span.
+  // Replaces each span's largest score by its merge factors, and updates `max_score`, the largest
+  // score of the earlier spans. Each lane holds one span of every 32; a prefix maximum over the
+  // lanes gives the largest score before its span.
   __device__ __forceinline__ void find_factors(int own_head, int count, int lane,
                                                float& max_score) const {
     constexpr int kRounds = 3;  // interleaved, since each is a chain of shuffles
@@ -227,7 +226,7 @@ __device__ __forceinline__ void store_merged(const AttentionArgs& args, const Me
   }
 }
 
-// Merges the task's spans in order, for 32 * kLaneDims dimensions from `first_dim` on. `own`: the
+// Merges the task's spans in order, for 32 * kLaneDims dimensions from `first_dim` on. `own` is the
 // warp's shared memory, `ahead` times merge_bytes().
 template <int kDim, int kLaneDims>
 __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const MergeTask& task,
@@ -259,9 +258,10 @@ __device__ __forceinline__ void merge_partials(const AttentionArgs& args, const 
   store_merged(args, task, first_dim, lane, out, exp_sum);
 }
 
-// Merges the block's share, one warp per slice of 32 * kLaneDims dimensions of a head. `spread`:
-// neighbouring slices go to different SMs; otherwise to as few SMs as possible. A warp that is done
-// with its items waits for other blocks while the other warps of its own block still work.
+// Merges the block's share, one warp per slice of 32 * kLaneDims dimensions of a head. With
+// `spread`, adjacent slices go to different SMs; otherwise they go to as few SMs as possible. A
+// warp that has finished its items waits for other blocks while the other warps of its block still
+// work.
 template <int kDim, int kLaneDims>
 __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t shared, int room,
                                             bool spread) {
@@ -302,9 +302,9 @@ __device__ __forceinline__ void merge_units(const AttentionArgs& args, uint32_t 
   }
 }
 
-// Called by all warps of the block. After a barrier of the block it uses `room` bytes of shared
-// memory from `shared` on. `everywhere`: gives every SM a share even where rows times heads exceed
-// the SMs.
+// Merges the block's share; all warps of the block call it. After a barrier of the block it uses
+// `room` bytes of shared memory from `shared` on. With `everywhere`, every SM gets a share even if
+// rows times heads exceed the SMs.
 template <int kDim>
 __device__ __forceinline__ void merge_share(const AttentionArgs& args, uint32_t shared, int room,
                                             bool everywhere) {

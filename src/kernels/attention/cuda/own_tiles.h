@@ -1,6 +1,6 @@
-// Tiles in which a row sees positions through its own ancestor list (attention/cuda/persistent.cu),
+// Tiles of positions that a row finds through its own ancestor list (attention/cuda/persistent.cu),
 // with one warp per row. Warps do not synchronize: while one waits for its list, and then for the
-// keys and values that it names, the others work. Device code; only that kernel includes it.
+// keys and values in it, the others work. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Gathers a tile's keys and values into the warp's shared memory, from wherever they lie: all keys
-// at once, values a chunk ahead of use. The `rest` of attend_tile().
+// A source that gathers a tile's keys and values into the warp's shared memory, from any slots: all
+// keys at once, values a chunk ahead of use. It is the `rest` of attend_tile().
 template <int kDim>
 struct OwnTile {
   static constexpr int kBytes = tile_bytes(kDim) + 2 * chunk_bytes(kDim);
@@ -107,8 +107,8 @@ __device__ __forceinline__ void load_total(const AttentionArgs& args, RowSum<kDi
 }
 
 // Processes all of the step's `items`. A row of a unit that is not split continues from the unit's
-// total and writes the output; a row of a split unit stores partial results. `shared`: the block's
-// shared memory, kWarps times OwnTile::kBytes.
+// total and writes the output; a row of a split unit stores partial results. `shared` is the
+// block's shared memory, kWarps times OwnTile::kBytes.
 template <int kDim>
 __device__ __forceinline__ void attend_own_tiles(const AttentionArgs& args, uint32_t shared) {
   const int lane = threadIdx.x % 32;

@@ -1,6 +1,5 @@
-// How a plan's query tiles are assigned to blocks if one query tile per block would leave blocks
-// idle: by spans; a span that all rows of several query tiles share may be one item for all of
-// them.
+// Partitions a plan's query tiles by spans, if one query tile per block would leave blocks idle; a
+// span that all rows of several query tiles share may be one item for all of them.
 #include <algorithm>
 
 #include "kernels/attention/cuda/plan.h"
@@ -14,8 +13,8 @@ void AttentionPlanCuda::partition_kv() {
     const auto first_row = static_cast<size_t>(query_tile.first_row);
     const auto end_row = first_row + static_cast<size_t>(query_tile.num_rows);
     const int32_t step = span_tiles(rows[first_row].last_visible);
-    int32_t first_extra = query_tile.end_tile * kTilePositions;  // the lowest extra position
-    int32_t singles = 0;  // from this tile on every row's spans are tiles
+    int32_t first_extra = query_tile.end_tile * kTilePositions;  // lowest extra position
+    int32_t singles = 0;  // from this tile on every row's spans are single tiles
     for (size_t i = first_row; i < end_row; ++i) {
       rows[i].first_partial = num_partials;
       num_partials += num_spans(rows[i].last_visible);
@@ -38,8 +37,8 @@ void AttentionPlanCuda::partition_kv() {
   }
 }
 
-// Items become prefix items if their tiles are one span of each of their rows and lie in the prefix
-// of all. One prefix item serves as many neighbouring query tiles as have the same spans and few
+// Turns items into prefix items if their tiles are one span of each of their rows and lie in the
+// prefix of all. One prefix item serves as many adjacent query tiles as have the same spans and few
 // columns.
 void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
   const auto is_shared = [&](const AttentionItemCuda& item) {
@@ -56,7 +55,7 @@ void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
   const int32_t max_rows = std::min(kPrefixRows, kPrefillColumns / 2 / row_columns * 2);
   query_tiles_.swap(items);
   items.clear();
-  // Prefix items of a query tile, which those of the next query tiles may join, in the same order.
+  // Prefix items of a query tile; the next query tiles may join them, in the same order.
   size_t joined = 0;
   size_t end_joined = 0;
   size_t begin = 0;
@@ -86,7 +85,8 @@ void AttentionPlanCuda::partition_prefixes(int32_t row_columns) {
       }
       prefix_items.push_back(item);
     }
-    const AttentionItemCuda& any = query_tiles_[begin];  // a query tile's items have the same rows
+    // All items of a query tile have the same rows.
+    const AttentionItemCuda& any = query_tiles_[begin];
     for (int32_t row = any.first_row; row < any.first_row + any.num_rows; ++row) {
       rows[static_cast<size_t>(row)].query_tile_items += shared;
     }

@@ -1,17 +1,16 @@
 // Attention of many sequences with few rows each. A worker is a warpgroup with a ring of tiles,
-// which a loading warp of its own keeps full across all of its runs. Two workers share a
-// multiprocessor and nothing else. The plan deals tiles to workers in even shares
-// (attention/cuda/persistent_schedule.h), whatever the lengths of the sequences, so that all of
-// them stream the cache until the end.
+// which its own loading warp keeps full across all of its runs. Two workers share an SM and nothing
+// else. The plan assigns tiles to workers in even shares (attention/cuda/persistent_schedule.h),
+// whatever the lengths of the sequences, so that all of them stream the cache until the end.
 //
-// Lower bound of its time: the cache's bytes over the memory's bandwidth. A tile of 64 positions
-// takes a worker as long with 4 of its 64 columns (one query head of one row each) as with all, and
-// less time than the memory takes to bring each of an SM's two workers a tile
+// The lower bound of its time is the cache's bytes over the memory's bandwidth. A tile of 64
+// positions takes a worker as long with 4 of its 64 columns (one query head of one row each) as
+// with all, and less time than the memory takes to bring each of an SM's two workers a tile
 // (docs/kernels/attention.md).
 //
-// Each row takes the tiles that it sees through its own list, those of a tree, by itself
-// afterwards, with one warp (attention/cuda/own_tiles.h). Where a unit has several partial results,
-// all blocks merge them in the end (attention/cuda/merge.h).
+// Afterwards each row processes the tiles that it finds through its own list, those of a tree, with
+// one warp (attention/cuda/own_tiles.h). If a unit has several partial results, all blocks merge
+// them in the end (attention/cuda/merge.h).
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -33,7 +32,7 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A worker's shared memory, and the tile of its ring that it takes next.
+// A worker's shared memory, and the next tile of its ring.
 template <int kDim>
 struct PersistentWorker {
   using Layout = PersistentLayout<kDim>;
@@ -61,7 +60,7 @@ struct PersistentWorker {
   }
 };
 
-// Zeroes the unwritten part of a tile's values, which may hold anything.
+// Zeroes the unwritten part of a tile's values, whose contents are undefined.
 template <int kDim>
 __device__ __forceinline__ void clear_unwritten(const PersistentWorker<kDim>& worker,
                                                 const RunWork& work, int begin, uint32_t values) {
@@ -76,10 +75,9 @@ __device__ __forceinline__ void clear_unwritten(const PersistentWorker<kDim>& wo
 template <int kDim>
 struct PersistentSums {
   ColumnSums<kDim> span, total;
-  uint32_t* arrivals;  // counters by which the unit's workers signal one another and the blocks
-                       // that merge
-  bool waits;          // whether to wait for the total of the worker that takes the unit's first
-                       // tiles
+  // Counters by which the unit's workers signal one another and the merging blocks.
+  uint32_t* arrivals;
+  bool waits;  // whether to wait for the total of the worker with the unit's first tiles
 
   __device__ __forceinline__ PersistentSums(const RunWork& work, uint32_t* arrivals)
       : arrivals(arrivals), waits(work.run.takes_up != 0) {
@@ -136,9 +134,9 @@ struct PersistentSums {
   }
 };
 
-// Stores what a run leaves of a unit: outputs or, for others to continue from, the total of its
-// tiles. The partial results of a split unit are stored already. Announces it to those that wait
-// for it.
+// Stores the result of a run for a unit: outputs or, for others to continue from, the total of its
+// tiles. The partial results of a split unit are stored already. Announces it to the waiting
+// workers and rows.
 template <int kDim>
 __device__ __forceinline__ void store_run(const AttentionArgs& args,
                                           const PersistentWorker<kDim>& worker, const RunWork& work,
@@ -158,7 +156,7 @@ __device__ __forceinline__ void store_run(const AttentionArgs& args,
                    columns.own_head(args, i));
     }
   }
-  worker.meet();  // all is written
+  worker.meet();  // all writes are done
   if (worker.thread == 0) {
     const bool is_taken_up = work.item.own_tiles > 0 && work.item.is_split == 0;
     arrive_release(sums.arrivals, work.run.hands_over != 0 ? kHandedOver
@@ -184,7 +182,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args,
     const PersistentColumns columns(args, work);
     if (!waited) wait_for_previous_kernel();
     waited = true;
-    worker.meet();  // the previous queries are no longer read
+    worker.meet();  // no thread reads the previous queries any more
     queries.stage(worker.queries);
     worker.meet();
 
@@ -208,7 +206,7 @@ __device__ __forceinline__ void attend_runs(const AttentionArgs& args,
   if (!waited) wait_for_previous_kernel();
 }
 
-// Merges the block's share of the units that have several partial results, one warp per column.
+// Merges the block's share of the units with several partial results, one warp per column.
 template <int kDim>
 __device__ __forceinline__ void merge_units_of_runs(const AttentionArgs& args, uint32_t shared) {
   constexpr int kLaneDims = kDim / 32;
@@ -299,7 +297,7 @@ __global__ void __launch_bounds__(kPersistentThreads, 1)
 
 #else
 
-// Below sm_90 there is no wgmma; never launched there.
+// A stub below sm_90, which has no wgmma; it is never launched there.
 template <int kDim>
 __global__ void attention_persistent_kernel(const __grid_constant__ AttentionArgs) {}
 

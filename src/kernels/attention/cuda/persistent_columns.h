@@ -1,6 +1,6 @@
 // The columns of a unit (one query head of one row each) in kPersistent
-// (attention/cuda/persistent.cu): what they see, the sums of their spans and their totals, partial
-// results and outputs. Device code; only that kernel includes it.
+// (attention/cuda/persistent.cu): their visible positions, the sums of their spans, and their
+// totals, partial results and outputs. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -15,11 +15,11 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A lane's two columns, g and g + 8 of its warp's 16, as far as they stay in registers. The rest is
-// computed again where a span or a run ends.
+// The data of a lane's two columns, g and g + 8 of its warp's 16, that stay in registers. Other
+// data are computed again at the end of a span or a run.
 struct PersistentColumns {
-  int last_visible[2];  // -1: there is no such column
-  int highest;          // last_visible of all rows
+  int last_visible[2];  // -1 if there is no such column
+  int highest;          // largest last_visible of all rows
 
   __device__ __forceinline__ PersistentColumns(const AttentionArgs& args, const RunWork& work) {
     const int lane = threadIdx.x % 32;
@@ -47,7 +47,8 @@ struct PersistentColumns {
   __device__ __forceinline__ static int own_head(const AttentionArgs& args, int i) {
     return column(i) - args.by_row_columns.divide(column(i)) * args.row_columns;
   }
-  // Row of the step that a column belongs to. This and the next only for columns that exist.
+  // Row of the step that a column belongs to. This function and the next one need an existing
+  // column.
   __device__ __forceinline__ static int row(const AttentionArgs& args, const RunWork& work, int i) {
     return work.item.first_row + args.by_row_columns.divide(column(i));
   }
@@ -55,12 +56,12 @@ struct PersistentColumns {
                                                       const RunWork& work, int i) {
     return rows(args)[row(args, work, i)].first_partial;
   }
-  // Number of the partial result that holds the total of a unit's first `tiles` tiles.
+  // Returns the number of the partial result with the total of a unit's first `tiles` tiles.
   __device__ __forceinline__ int total_partial(const AttentionArgs& args, const RunWork& work,
                                                int i, int tiles) const {
     return first_partial(args, work, i) + span_of_total(last_visible[i], tiles);
   }
-  // Sets the scores of a tile that a column does not see to kNothing, and scales the others.
+  // Sets a tile's scores of invisible positions to kNothing, and scales the others.
   __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& work, int begin,
                                        float (&score)[8][4]) const {
     if (begin + kTilePositions <= work.item.lowest + 1 &&
@@ -81,7 +82,7 @@ __device__ __forceinline__ void store_column(const AttentionArgs& args,
   store_partial_softmax<kDim>(args, sums, half, partial, head, own_head, lane);
 }
 
-// Loads what store_column() has stored.
+// Loads the data of store_column().
 template <int kDim>
 __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSums<kDim>& sums,
                                             int half, int partial, int head, int own_head) {
@@ -101,7 +102,7 @@ __device__ __forceinline__ void load_column(const AttentionArgs& args, ColumnSum
   sums.exp_sum[half][0] = softmax.y;
 }
 
-// Merges a column's ended span, whose sums are reduced over the lanes, into its total.
+// Merges a column's finished span, whose sums are reduced over the lanes, into its total.
 template <int kDim>
 __device__ __forceinline__ void merge_column(ColumnSums<kDim>& total, ColumnSums<kDim>& span,
                                              int half) {

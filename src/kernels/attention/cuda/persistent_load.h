@@ -12,7 +12,7 @@
 
 namespace forerun::cuda {
 
-// Two workers, then the warps that load their tiles.
+// Threads of a block: two workers, then the warps that load their tiles.
 constexpr int kPersistentThreads = kThreads + 128;
 
 template <int kDim>
@@ -35,7 +35,7 @@ struct RunWork {
   int head;  // part of a key/value head
   int first_tile, end_tile;
 
-  // Query heads of the part.
+  // Returns the number of query heads of the part.
   __device__ __forceinline__ int part_heads(const AttentionArgs& args) const {
     return min(args.group_heads - head % args.parts * 8, 8);
   }
@@ -70,8 +70,9 @@ __device__ __forceinline__ void for_each_unit(const AttentionArgs& args, int wor
   }
 }
 
-// One warp: copies the worker's tiles into its ring. If `waited` is false, it requests the tiles
-// that the previous kernel does not write before that kernel ends, and waits before the others.
+// Copies the worker's tiles into its ring; one warp calls it. If `waited` is false, requests the
+// tiles that the previous kernel does not write before that kernel ends, and waits before the
+// others.
 template <int kDim>
 __device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_t ring,
                                               uint32_t barriers, int worker, bool waited) {

@@ -1,5 +1,5 @@
-// The plan of a pass over many sequences (kPersistent, kPrefillThenPersistent): which rows share
-// tiles, which tiles rows take by themselves, and where partial results lie.
+// Plans a pass over many sequences (kPersistent, kPrefillThenPersistent): the rows that share
+// tiles, the tiles that rows process separately, and the places of partial results.
 #include <algorithm>
 
 #include "kernels/attention/cuda/plan.h"
@@ -8,12 +8,12 @@
 namespace forerun::cuda {
 namespace {
 
-// The most tiles of a prompt's item that one block takes where there are few items.
+// The maximal number of tiles of a prompt's item for one block if there are few items.
 constexpr int32_t kLongTiles = 32;
 
 }  // namespace
 
-// Adds neighbouring rows of one sequence as the rows of one unit or, with `prompt`, of one kPrefill
+// Adds adjacent rows of one sequence as the rows of one unit or, with `prompt`, of one kPrefill
 // item.
 void AttentionPlanCuda::add_persistent_query_tile(std::span<const AttentionRow> from, int32_t begin,
                                                   int32_t end, int32_t table, int32_t stable,
@@ -26,7 +26,7 @@ void AttentionPlanCuda::add_persistent_query_tile(std::span<const AttentionRow> 
   item.table = table;
   item.query_tile = prompt ? 0 : num_query_tiles;
   int32_t highest = 0;
-  int32_t shared = INT32_MAX;  // tiles that lie below the boundaries of rows with a tree
+  int32_t shared = INT32_MAX;  // tiles below the boundaries of rows with a tree
   PersistentQueryTileCuda run = {.cut_step = 1, .last_cut = INT32_MAX};
   for (int32_t row_idx = begin; row_idx < end; ++row_idx) {
     const AttentionRow& row = at(from, row_idx);
@@ -53,7 +53,7 @@ void AttentionPlanCuda::add_persistent_query_tile(std::span<const AttentionRow> 
     return;
   }
   ++num_query_tiles;
-  // The tiles that rows take by themselves begin where a span of each row does.
+  // Tiles that rows process separately must begin where a span of each row does.
   const auto is_span_end = [&](int32_t tile) {
     return std::all_of(from.begin() + begin, from.begin() + end, [&](const AttentionRow& row) {
       return row.last_visible < tile * kTilePositions || ends_span(row.last_visible, tile - 1);
@@ -86,13 +86,13 @@ void AttentionPlanCuda::add_persistent_query_tile(std::span<const AttentionRow> 
   }
 }
 
-// Places the partial results of rows, and lists the units to merge.
+// Assigns places to the rows' partial results, and lists the units to merge.
 void AttentionPlanCuda::place_partials(int32_t parts) {
   num_partials = 0;
   merges.clear();
   size_t own = 0;
   for (AttentionItemCuda& item : prefix_items) {
-    int32_t total_tiles = item.end_tile;  // the fewest total tiles of all parts
+    int32_t total_tiles = item.end_tile;  // smallest number of total tiles among all parts
     bool is_split = false;
     bool has_partials = item.own_tiles > 0;
     const AttentionScheduleCuda::Unit* const group_units =
@@ -102,7 +102,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
       is_split = is_split || group_units[part].pieces > 1;
       has_partials = has_partials || group_units[part].handed_over || group_units[part].pieces > 1;
     }
-    int32_t own_rows = 0;  // rows with tiles of their own; each announces their end
+    int32_t own_rows = 0;  // rows with their own tiles; each announces their end
     for (; own < items.size() && items[own].query_tile == item.query_tile; ++own) {
       items[own].is_split = is_split ? 1 : 0;
       for (int32_t i = items[own].first_row; i < items[own].first_row + items[own].num_rows; ++i) {
@@ -111,7 +111,7 @@ void AttentionPlanCuda::place_partials(int32_t parts) {
       }
     }
     item.is_split = is_split ? 1 : 0;
-    // If it is not split, rows with tiles of their own continue from the total.
+    // If the unit is not split, rows with their own tiles continue from the total.
     for (int32_t part = 0; is_split && part < parts; ++part) {
       if (own_rows == 0 && group_units[part].pieces <= 1) continue;
       merges.push_back({.query_tile = item.query_tile,

@@ -1,5 +1,5 @@
-// Plans of passes over many sequences: every tile is partitioned once, in even shares, and totals
-// are handed over in an order in which no worker waits for ever.
+// Tests plans of passes over many sequences: every tile is assigned once, in even shares, and
+// totals are handed over in an order in which no worker waits for ever.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,7 +28,7 @@ Load check(const AttentionScheduleCuda& schedule,
   struct Piece {
     int32_t begin, end, worker;
     AttentionRunCuda run;
-    bool first, last;  // among its worker's
+    bool first, last;  // among those of its worker
   };
   std::map<int32_t, std::vector<Piece>> units;
   for (size_t worker = 0; worker < schedule.workers.size(); ++worker) {
@@ -65,8 +65,8 @@ Load check(const AttentionScheduleCuda& schedule,
         EXPECT_EQ(piece.begin % query_tile.cut_step, 0);
         EXPECT_LE(piece.begin, query_tile.last_cut);
       }
-      // A worker hands over in its first run and takes up in its last one, so that none waits for
-      // one that waits.
+      // A worker hands over in its first run and takes up in its last one, so no worker waits for a
+      // waiting one.
       if (piece.run.hands_over != 0) {
         EXPECT_TRUE(piece.first);
         EXPECT_EQ(pieces.size(), 2u);
@@ -115,8 +115,8 @@ TEST(AttentionScheduleCuda, SharesAreEvenWhateverTheLengths) {
         int32_t step = 1;
         for (const PersistentQueryTileCuda& query_tile : query_tiles)
           step = std::max(step, query_tile.cut_step);
-        // Shares are even except for the positions of span ends, the cost of a run, and units that
-        // have a worker to themselves.
+        // Shares are even except for the positions of span ends, the cost of a run, and units with
+        // a worker of their own.
         const double share = static_cast<double>(load.all) / kWorkers;
         EXPECT_LE(static_cast<double>(load.most), 2.4 * share + step + 10);
         schedule.schedule(query_tiles, 8, kWorkers, 0, true);
@@ -135,8 +135,8 @@ TEST(AttentionScheduleCuda, UnitsAreSplitNoMoreThanTheyMustBe) {
     schedule.schedule(query_tiles, 8, kWorkers, kColumns, true);
     const Load load = check(schedule, query_tiles, 8);
     EXPECT_EQ(load.split, 0) << count;
-    // With up to 24 sequences 128 or 192 workers have a unit each; more units than workers are
-    // handed over.
+    // With up to 24 sequences each of 128 or 192 units has its own worker; if there are more units
+    // than workers, some are handed over.
     if (count < 33) continue;
     EXPECT_LE(static_cast<double>(load.most), 1.03 * static_cast<double>(load.all) / kWorkers + 8);
   }
@@ -172,7 +172,7 @@ struct Batch {
     tables.reserve(400);
     ancestors.reserve(4000);
   }
-  // `shift`: 0 for a chain behind the context; otherwise rows lie that much later.
+  // Adds rows behind a context. `shift` is 0 for a chain; otherwise rows lie that much later.
   void add(int32_t context, int32_t count, int32_t shift) {
     std::vector<int32_t>& table = tables.emplace_back(context / kTilePositions + 8);
     std::vector<int32_t> path;
@@ -217,7 +217,7 @@ TEST(AttentionRunPlanCuda, ChainsArePrefixAndTreesAreTheirOwn) {
     EXPECT_EQ(item.end_tile, 32);
     EXPECT_EQ(item.query_tile % 2, 1);
   }
-  // Their rows continue from the totals: nothing is merged.
+  // Their rows continue from the totals, so there is nothing to merge.
   EXPECT_TRUE(plan.merges.empty());
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.is_split, 0);
   // With few sequences units are split, and their partial results are merged.
@@ -284,13 +284,13 @@ TEST(AttentionRunPlanCuda, PromptsGoByTiles) {
   EXPECT_EQ(prompt_rows, 200);
   EXPECT_EQ(plan.prefix_items.size(), 40u);
   EXPECT_EQ(plan.prefix_items[0].first_row, 200);
-  // A short piece of a long prompt would keep few multiprocessors busy for long.
+  // A short piece of a long prompt would occupy a few SMs for long.
   Batch piece;
   piece.add_prompt(30000, 40);
   for (int32_t i = 0; i < 40; ++i) piece.add(2000, 6, 0);
   plan.build(piece.rows, shape_of());
   EXPECT_EQ(plan.kernel, AttentionKernel::kPersistent);
-  // The same where there is no room for partial results.
+  // The same holds if there is no room for partial results.
   plan.build(batch.rows, shape_of(0));
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefill);
 }

@@ -6,12 +6,13 @@
 namespace forerun::cuda {
 namespace {
 
-// The cost of beginning and ending a run, in tiles, and the fewest tiles that are worth a run.
+// The cost of beginning and ending a run, in tiles, and the smallest number of tiles that is worth
+// a run.
 constexpr int32_t kRunCost = 1;
 constexpr int32_t kFewestTiles = 2;
-// The longest unit that has a worker to itself, as a multiple of a share: measured on an H200,
-// heads of 128. A worker without a neighbour takes a tile in 1 us, while memory brings one to each
-// of the 264 workers in 1.9; if some workers have neighbours and others do not, memory serves them
+// The longest unit with its own worker, as a multiple of a share: measured on an H200 with heads of
+// 128. A worker without a neighbour takes a tile in 1 us, while memory brings one to each of the
+// 264 workers in 1.9; if some workers have neighbours and others do not, memory serves them
 // unevenly.
 constexpr double kAloneOnMultiprocessor = 2.0;
 constexpr double kAlone = 1.22;
@@ -28,7 +29,7 @@ bool AttentionScheduleCuda::is_long(const PersistentQueryTileCuda& query_tile) c
   return query_tile.tiles + kRunCost > longest_whole_ && query_tile.last_cut >= query_tile.cut_step;
 }
 
-// Tiles of a long unit that become one total: about a share.
+// Returns the number of a long unit's tiles that become one total: about a share.
 int32_t AttentionScheduleCuda::first_tiles(const PersistentQueryTileCuda& query_tile,
                                            bool round_up) const {
   const auto step = static_cast<double>(query_tile.cut_step);
@@ -37,8 +38,8 @@ int32_t AttentionScheduleCuda::first_tiles(const PersistentQueryTileCuda& query_
   return std::clamp(tiles, query_tile.cut_step, query_tile.last_cut);
 }
 
-// The largest share if the first pieces of long units, each for a worker of its own, are rounded as
-// `round_up` says.
+// Returns the largest share if the first pieces of long units, each with its own worker, are
+// rounded according to `round_up`.
 double AttentionScheduleCuda::largest_share(std::span<const PersistentQueryTileCuda> query_tiles,
                                             int32_t parts, int32_t num_workers,
                                             bool round_up) const {
@@ -68,7 +69,7 @@ void AttentionScheduleCuda::schedule(std::span<const PersistentQueryTileCuda> qu
     if (query_tile.tiles > 0) all += static_cast<double>(query_tile.tiles + kRunCost) * parts;
   }
   share_ = all / num_workers + kRunCost;  // each share cuts one unit
-  // Whether there is at most one unit per multiprocessor, and nothing beside them.
+  // True if there is at most one unit per SM, and no other work.
   const bool are_few = static_cast<int32_t>(units.size()) <= num_workers / kPersistentWorkers &&
                        std::all_of(query_tiles.begin(), query_tiles.end(),
                                    [&](const PersistentQueryTileCuda& query_tile) {
@@ -112,12 +113,12 @@ void AttentionScheduleCuda::schedule(std::span<const PersistentQueryTileCuda> qu
   }
 }
 
-// Lays what is left of all units end to end over workers [first_worker, end_worker).
+// Lays the remaining tiles of all units end to end over workers [first_worker, end_worker).
 void AttentionScheduleCuda::lay_end_to_end(std::span<const PersistentQueryTileCuda> query_tiles,
                                            int32_t parts, int32_t first_worker,
                                            int32_t end_worker) {
   double rest = 0;
-  int32_t longest = 0;  // longest unit that may be handed over: no longer than a share
+  int32_t longest = 0;  // longest unit that may be handed over: at most a share
   for (size_t unit = 0; unit < units.size(); ++unit) {
     const PersistentQueryTileCuda& query_tile = query_tiles[unit / static_cast<size_t>(parts)];
     if (query_tile.tiles == 0 || units[unit].alone) continue;
@@ -127,7 +128,7 @@ void AttentionScheduleCuda::lay_end_to_end(std::span<const PersistentQueryTileCu
   }
   const double share = std::max<double>(rest / (end_worker - first_worker), longest) + kRunCost;
   int32_t worker = first_worker;
-  double at = 0;  // tiles and costs so far, of all workers
+  double at = 0;  // tiles and costs of all workers so far
   const auto room = [&] { return share * (worker + 1 - first_worker) - at; };
   for (size_t index = 0; index < units.size(); ++index) {
     const PersistentQueryTileCuda& query_tile = query_tiles[index / static_cast<size_t>(parts)];
@@ -146,7 +147,7 @@ void AttentionScheduleCuda::lay_end_to_end(std::span<const PersistentQueryTileCu
           at + query_tile.tiles - begin + kRunCost <= share * (worker + 1 - first_worker);
       const bool may_cut = splits || (!unit.handed_over && begin == 0);
       if (!fits && !last && cut < begin + kFewestTiles) {
-        ++worker;  // too little room; the others' shares make up for it
+        ++worker;  // too little room; the others' shares compensate
         continue;
       }
       AttentionRunCuda run = {.first_unit = unit_idx, .first_tile = begin};

@@ -1,15 +1,15 @@
-// How the tiles of many sequences are assigned to workers (warpgroups) in even shares: host
+// The assignment of many sequences' tiles to workers (warpgroups) in even shares. It is host
 // arithmetic only.
 //
-// A unit is the work of one query tile for one part of a key/value head: a number of tiles that
-// are taken in ascending order. Units no longer than a worker's share are laid end to end and cut
-// where shares end, as in McNaughton's wrap-around rule: the worker before the cut begins its share
-// with the unit's first tiles and hands the total over; the worker after the cut ends its share
-// with the rest, so that it never waits. A unit somewhat longer than a share has a worker to
-// itself: memory is the bottleneck, and a worker may be faster than its share of the bandwidth.
-// Still longer units would take too long one tile after another: their first tiles become one
-// total, the tiles behind leave one partial result per span, and all are merged in the end. Either
-// way sums run in the same order.
+// A unit is the work of one query tile for one part of a key/value head: a number of tiles that are
+// taken in ascending order. Units no longer than a worker's share are laid end to end and cut where
+// shares end, as in McNaughton's wrap-around rule: the worker before the cut begins its share with
+// the unit's first tiles and hands the total over; the worker after the cut ends its share with the
+// rest, so that it never waits. A unit somewhat longer than a share has a worker to itself: memory
+// is the bottleneck, and a worker may be faster than its share of the bandwidth. Still longer units
+// would take too long one tile after another: their first tiles become one total, the later tiles
+// give one partial result per span, and all are merged in the end. Either way sums run in the same
+// order.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +18,28 @@
 
 namespace forerun::cuda {
 
-// kPersistent: workers (warpgroups) per block. Worker w is number w / multiprocessors of
-// multiprocessor w % multiprocessors.
+// kPersistent: workers (warpgroups) per block. Worker w is number w / multiprocessors of SM w %
+// multiprocessors.
 inline constexpr int kPersistentWorkers = 2;
 
-// A query tile: the tiles that all of its rows go through together, the same for every part.
+// A query tile: tiles that all of its rows process together, the same for every part.
 struct PersistentQueryTileCuda {
   int32_t tiles = 0;
-  int32_t cut_step = 1;  // every row has a span end before tile c for all multiples c of cut_step
-  int32_t last_cut = 0;  // the last multiple to cut at; 0: it cannot be cut
+  // Each multiple c of cut_step is a possible cut: every row has a span end before tile c.
+  int32_t cut_step = 1;
+  int32_t last_cut = 0;  // last multiple at which it may be cut; 0 if it cannot be cut
 };
 
-// A run: some tiles of one unit, or several whole units, for one worker. Number of a unit: query
-// tile * parts + part.
+// A run: some tiles of one unit, or several whole units, for one worker. A unit has the number
+// query tile * parts + part.
 struct alignas(16) AttentionRunCuda {
   int32_t first_unit = 0;
   int32_t num_units = 1;
   int32_t first_tile = 0;
-  int32_t end_tile = 0;  // 0: all of the units' tiles
-  // takes_up: continues from the total of the tiles before, which another worker hands over.
-  // hands_over: hands its own total over. keeps: stores its total as a partial result. splits:
-  // stores each span as a partial result.
+  int32_t end_tile = 0;  // 0 for all of the units' tiles
+  // takes_up continues from the total of the earlier tiles, which another worker hands over.
+  // hands_over passes on its own total. keeps stores its total as a partial result. splits stores
+  // each span as a partial result.
   int32_t takes_up = 0, hands_over = 0, keeps = 0, splits = 0;
 };
 
@@ -48,21 +49,21 @@ struct AttentionWorkerCuda {
   int32_t end_run = 0;
 };
 
-// Reusable: keeps its memory.
+// A builder of schedules, which reuses its memory.
 class AttentionScheduleCuda {
  public:
   std::vector<AttentionRunCuda> runs;
   std::vector<AttentionWorkerCuda> workers;
   struct Unit {
-    int32_t total_tiles = 0;  // tiles of the first piece where the pieces are merged, otherwise all
-    int32_t pieces = 0;       // partial results to merge; 1 where it is whole or handed over
+    int32_t total_tiles = 0;  // tiles of the first piece if the pieces are merged, otherwise all
+    int32_t pieces = 0;       // partial results to merge; 1 if the unit is whole or handed over
     bool handed_over = false;
-    bool alone = false;  // a worker takes it whole and nothing else
+    bool alone = false;  // a worker takes only this unit, as a whole
   };
   std::vector<Unit> units;
 
-  // `columns`: the most columns of a unit. `may_split`: if false, units longer than a share stay
-  // whole.
+  // `columns` is the largest number of columns of a unit. If `may_split` is false, units longer
+  // than a share stay whole.
   void schedule(std::span<const PersistentQueryTileCuda> query_tiles, int32_t parts,
                 int32_t num_workers, int32_t columns, bool may_split);
 
@@ -79,8 +80,8 @@ class AttentionScheduleCuda {
   void lay_end_to_end(std::span<const PersistentQueryTileCuda> query_tiles, int32_t parts,
                       int32_t first_worker, int32_t end_worker);
 
-  double share_ = 0;           // tiles of a worker, on average
-  double longest_whole_ = 0;   // the most tiles of a unit that stays whole
+  double share_ = 0;           // average tiles per worker
+  double longest_whole_ = 0;   // largest number of tiles of a unit that stays whole
   std::vector<Piece> pieces_;  // scratch, ascending by worker
 };
 

@@ -7,28 +7,28 @@
 namespace forerun::cuda {
 namespace {
 
-// More prefix rows than this take kPrefill even where kSplitKv could partition them; more rows of
-// one sequence take prefill clusters, if the kernel appends too.
+// More prefix rows than this take kPrefill even if kSplitKv could partition them; more rows of one
+// sequence take prefill clusters, if the kernel also appends.
 constexpr size_t kManyRows = 32;
 constexpr size_t kManyRowsOfOne = 23;
-// Up to so many rows the QKV layer leaves room beside it (LinearFootprint::kBesideAttention), so
-// that clusters of one block per multiprocessor begin early.
+// With up to this many rows the QKV layer leaves room beside it
+// (LinearFootprint::kBesideAttention), so that clusters of one block per SM begin early.
 constexpr size_t kRowsBesideAttention = 16;
-// The cost of dealing rows of a prompt out to all multiprocessors: the time of writing and reading
-// partial results, in tiles that a warpgroup takes meanwhile. Measured by forwards of 8B and a
-// quarter of 70B at 33 to 64 rows and contexts of up to 16,000.
+// Returns the cost of distributing rows of a prompt over all SMs: the time of writing and reading
+// partial results, in tiles that a warpgroup takes meanwhile. Measured on forward passes of 8B and
+// a quarter of 70B with 33 to 64 rows and contexts of up to 16,000.
 constexpr int32_t partition_cost_tiles(int32_t columns) {
   return std::max(2, (columns - 400) / 64);
 }
 
-// Whether rows take prefill clusters where kDecodeCluster has no room or the context is too long
-// for it.
+// Returns whether rows take prefill clusters if kDecodeCluster has no room or the context is too
+// long for it.
 bool are_many(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return from.size() > kManyRows || (from.size() > kManyRowsOfOne && shape.may_fuse &&
                                      are_of_one_sequence(from) && ascends(from));
 }
-// Whether these are up to 32 rows of a prompt, but more than clusters of one block per
-// multiprocessor take: prefill clusters are faster than kDecodeCluster there.
+// Returns whether these are up to 32 rows of a prompt, but more than clusters of one block per SM
+// take: prefill clusters are faster than kDecodeCluster for them.
 bool crowds_decode_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape) {
   return shape.may_tile && from.size() > kRowsBesideAttention && from.size() <= kManyRows &&
          static_cast<int32_t>(from.size()) * shape.kv_parts >
@@ -100,8 +100,8 @@ void AttentionPlanCuda::add_query_tile(std::span<const AttentionRow> from, int32
   items.push_back(item);
 }
 
-// Adds the block table of rows [begin, end), which are of one sequence. `stable`: slots below it
-// are not written by this step.
+// Adds the block table of rows [begin, end), which belong to one sequence. This step writes no slot
+// below `stable`.
 int32_t AttentionPlanCuda::add_table(std::span<const AttentionRow> from, int32_t begin, int32_t end,
                                      int32_t* stable) {
   const auto table = static_cast<int32_t>(tables.size());
@@ -121,7 +121,7 @@ void AttentionPlanCuda::make_query_tiles(std::span<const AttentionRow> from, int
   clear();
   const auto count = static_cast<int32_t>(from.size());
   for (int32_t begin = 0; begin < count;) {
-    // One sequence's rows share a table and the slots that this step does not touch.
+    // One sequence's rows share a table and the slots that this step does not write.
     const int32_t* block_table = at(from, begin).block_table;
     int32_t end = begin;
     while (end < count && at(from, end).block_table == block_table) ++end;
@@ -167,7 +167,7 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
     make_query_tiles(from, kPrefillColumns / 2 / shape.row_columns * 2, /*by_tile=*/true);
     kernel = AttentionKernel::kPrefill;
     // An item of more tiles than there are items would keep its block busy while others idle. If
-    // items take half of the multiprocessors, dealing their tiles out gains nothing.
+    // items take half of the SMs, distributing their tiles gains nothing.
     const int32_t num_items = num_query_tiles * shape.kv_parts;
     const bool is_long = std::any_of(
         items.begin(), items.end(),
@@ -196,8 +196,8 @@ void AttentionPlanCuda::build(std::span<const AttentionRow> from, const Attentio
   }
 }
 
-// Makes query tiles of the fewest rows whose clusters are all resident at once, with one block per
-// multiprocessor or else with two, if there is such a number.
+// Makes query tiles of the smallest number of rows whose clusters are all resident at once, with
+// one block per SM or else with two, if there is such a number.
 bool AttentionPlanCuda::try_decode_clusters(std::span<const AttentionRow> from,
                                             const AttentionShapeCuda& shape) {
   for (const AttentionRow& row : from) {
@@ -229,7 +229,7 @@ bool AttentionPlanCuda::try_decode_clusters(std::span<const AttentionRow> from,
       item.row_spans += num_spans(row.last_visible);
     }
     item.shared_tiles = lowest_boundary / kTilePositions;
-    // A tile that the rows do not share must be a span of its own, taken by a block of its own.
+    // A tile that the rows do not share must be a span by itself, with its own block.
     if (item.shared_tiles < first_single_tile(item.lowest) && span_tiles(item.lowest) > 1) {
       return false;
     }
@@ -238,11 +238,11 @@ bool AttentionPlanCuda::try_decode_clusters(std::span<const AttentionRow> from,
   return true;
 }
 
-// Makes items of about as many rows each, since the largest decides how long it takes, and clusters
-// of as many blocks as are resident at once, if they are. With `or_partition`, only if partitioning
-// the tiles of a long context, to use the multiprocessors that clusters leave idle, would cost more
-// than it gains; measured with clusters of up to four blocks, and eight are faster where they are
-// chosen.
+// Makes items of about equally many rows, since the largest determines the time, and clusters of as
+// many blocks as are resident at once, if they are. With `or_partition` it does so only if
+// partitioning the tiles of a long context, to use the SMs that clusters leave idle, would cost
+// more than it gains. This is measured for clusters of up to four blocks; where the plan chooses
+// eight, they are faster.
 bool AttentionPlanCuda::try_prefill_clusters(std::span<const AttentionRow> from,
                                              const AttentionShapeCuda& shape, bool or_partition) {
   make_query_tiles(from, kPrefillClusterColumns / shape.row_columns, /*by_tile=*/true,
@@ -256,7 +256,7 @@ bool AttentionPlanCuda::try_prefill_clusters(std::span<const AttentionRow> from,
   bool many_spans = false;  // more spans than a cluster of four has warpgroups
   for (const AttentionItemCuda& item : items) {
     if (item.end_tile < kMinPrefillClusterTiles) return false;
-    // A warpgroup's tiles with clusters, less its tiles if all multiprocessors took a share.
+    // The tiles of a warpgroup with clusters, less its tiles if all SMs took a share.
     const int64_t gained = int64_t{item.end_tile} * idle /
                            (prefill_cluster_warpgroups(blocks) * shape.multiprocessors);
     if (or_partition && gained > partition_cost) return false;
@@ -272,7 +272,8 @@ bool AttentionPlanCuda::try_prefill_clusters(std::span<const AttentionRow> from,
 }
 
 bool AttentionPlanCuda::fuse(std::span<const AttentionRow> from, int32_t max_extras) {
-  // The slots that each query tile sees outside the prefix of earlier steps, each once.
+  // Collects the slots that each query tile attends to outside the prefix of earlier steps, each
+  // once.
   for (const AttentionItemCuda& query_tile : items) {
     slots_.clear();
     for (int32_t row_idx = query_tile.first_row;

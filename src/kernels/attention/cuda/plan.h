@@ -1,11 +1,10 @@
-// How the rows of a forward are assigned to a GPU's blocks: host arithmetic only, so that it is
-// tested where there is no GPU.
+// The assignment of a forward pass's rows to a GPU's blocks. It is host arithmetic only, so tests
+// need no GPU.
 //
 // Sums run as on the CPU, by logical position: positions fall into tiles of 64, tiles into spans; a
 // span is a running softmax over its tiles in ascending order, and spans are merged in ascending
-// order. How a row's tiles fall into spans (KV splits) follows from its last visible position
-// alone. That gives batch invariance, whether one block takes all of its spans or many blocks one
-// each.
+// order. A row's last visible position alone determines its spans (KV splits). That gives batch
+// invariance, whether one block takes all of its spans or many blocks take one each.
 #pragma once
 
 #include <algorithm>
@@ -19,11 +18,12 @@
 namespace forerun::cuda {
 
 inline constexpr int kTilePositions = kAttentionTile;
-// Rows that a block works on at once, a warp each: neighbours of one sequence, which share tiles.
+// Rows that a block processes at once, one warp each: adjacent rows of one sequence, which share
+// tiles.
 inline constexpr int kQueryTileRows = 8;
 
-// Tiles per span of a row whose last visible position is `position`. Short contexts have short
-// spans, so that many blocks work, but at most kDecodeClusterSpans of them below
+// Returns the tiles per span of a row whose last visible position is `position`. Short contexts
+// have short spans, so that many blocks work, but at most kDecodeClusterSpans of them below
 // kMaxDecodeClusterTokens; long contexts have enough tiles.
 inline constexpr int kMaxDecodeClusterTokens = 3712;
 constexpr int span_shift(int position) {  // log2 of span_tiles()
@@ -34,7 +34,8 @@ constexpr int span_shift(int position) {  // log2 of span_tiles()
                             : 4;
 }
 constexpr int span_tiles(int position) { return 1 << span_shift(position); }
-// The last two tiles are spans of their own: a tree's rows share all others.
+// Returns the first tile that is a span by itself. The last two tiles are: a tree's rows share all
+// others.
 constexpr int first_single_tile(int position) {
   return position < kTilePositions ? 0 : position / kTilePositions - 1;
 }
@@ -46,22 +47,22 @@ constexpr int span_of(int position, int tile) {
 constexpr bool ends_span(int position, int tile) {
   return tile + 1 >= first_single_tile(position) || ((tile + 1) & (span_tiles(position) - 1)) == 0;
 }
-// The last span that a row's first `tiles` tiles reach. Their total lies in its place.
+// Returns the last span that a row's first `tiles` tiles reach. Their total is stored in its place.
 constexpr int span_of_total(int position, int tiles) {
   const int last = position / kTilePositions;
   return tiles == 0 ? 0 : span_of(position, tiles - 1 < last ? tiles - 1 : last);
 }
 constexpr int num_spans(int position) { return span_of(position, position / kTilePositions) + 1; }
 
-// The kernels of attention, and how they partition a step's rows and their KV. All give the same
-// bits. A query tile is some rows of a sequence with the query heads of one key/value head (rows
-// and heads packed together, as by PackGQA).
+// The kernels of attention, with their partitions of a step's rows and KV. All give the same bits.
+// A query tile is some rows of a sequence with the query heads of one key/value head (rows and
+// heads packed together, as by PackGQA).
 enum class AttentionKernel : uint8_t {
-  // Without split-KV: a block takes a query tile of 8 rows, a warp each, and all of their spans,
+  // No split-KV: a block takes a query tile of 8 rows, one warp each, and all of their spans,
   // merged as they end. For many query tiles that kPrefill and kPersistent cannot take
   // (attention/cuda/rows.cu).
   kUnsplitKv,
-  // Without split-KV, for rows that see only their prefix: a block takes a query tile of up to 128
+  // No split-KV, for rows that attend only to their prefix: a block takes a query tile of up to 128
   // columns by wgmma, fed by a producer warpgroup (attention/cuda/prefill.cu).
   kPrefill,
   // kPrefill for few rows: a cluster of 2, 4 or 8 blocks takes a query tile of up to 64 columns.
@@ -70,24 +71,24 @@ enum class AttentionKernel : uint8_t {
   kPrefillCluster2,
   kPrefillCluster4,
   kPrefillCluster8,
-  // The same clusters, but the kernel itself rotates and appends; an item waits for the keys of
-  // those before it.
+  // The same clusters with fused RoPE and append; an item waits for the keys of the items before
+  // it.
   kPrefillCluster2FusedRope,
   kPrefillCluster4FusedRope,
   kPrefillCluster8FusedRope,
-  // Split-KV: a block takes one span of a query tile of 8 rows, a warp each; the partial results
-  // are merged through the L2 by the same launch. SharedPrefix makes it cascade attention
+  // Split-KV: a block takes one span of a query tile of 8 rows, one warp each; the same launch
+  // merges the partial results through the L2. SharedPrefix makes it cascade attention
   // (attention/cuda/shared.cu).
   kSplitKv,
-  // kSplitKv, but the kernel itself rotates and appends: the step's own keys come from the linear
-  // layer's output. For few rows with small trees.
+  // kSplitKv with fused RoPE and append: the step's own keys come from the linear layer's output.
+  // For few rows with small trees.
   kSplitKvFusedRope,
-  // Split-KV within a cluster: its 8 blocks share the spans of a query tile of up to 32 columns and
-  // merge them through distributed shared memory; the kernel itself rotates and appends. For few
-  // rows over short contexts (attention/cuda/decode_cluster.cu).
+  // Split-KV within a cluster, with fused RoPE and append: its 8 blocks share the spans of a query
+  // tile of up to 32 columns and merge them through distributed shared memory. For few rows over
+  // short contexts (attention/cuda/decode_cluster.cu).
   kDecodeCluster,
-  // The same with query tiles of up to 48 columns, where kDecodeCluster's clusters would not all be
-  // resident.
+  // kDecodeCluster with query tiles of up to 48 columns, for steps whose kDecodeCluster clusters
+  // would not all be resident.
   kWideDecodeCluster,
   // Persistent warpgroups, which take even shares of all tiles across sequences, cut as by
   // stream-K. For many sequences of few rows (attention/cuda/persistent.cu).
@@ -104,7 +105,7 @@ constexpr bool is_fused_prefill_cluster(AttentionKernel kernel) {
          kernel == AttentionKernel::kPrefillCluster4FusedRope ||
          kernel == AttentionKernel::kPrefillCluster8FusedRope;
 }
-// Blocks of a prefill cluster; 0 for other kernels.
+// Returns the blocks of a prefill cluster; 0 for other kernels.
 constexpr int prefill_cluster_blocks(AttentionKernel kernel) {
   switch (kernel) {
     case AttentionKernel::kPrefillCluster2:
@@ -120,36 +121,37 @@ constexpr int prefill_cluster_blocks(AttentionKernel kernel) {
       return 0;
   }
 }
-// Whether the kernel itself rotates queries and keys and appends to the cache, from the linear
-// layer's output. Before the other kernels rope_append_cuda() does it.
+// Returns whether the kernel itself rotates queries and keys and appends to the cache, from the
+// linear layer's output. For the other kernels rope_append_cuda() does it before.
 constexpr bool fuses_rope_append(AttentionKernel kernel) {
   return kernel == AttentionKernel::kSplitKvFusedRope || is_decode_cluster(kernel) ||
          is_fused_prefill_cluster(kernel);
 }
 
-// Whether spans that all rows of some query tiles see are items of their own (prefix items), and
-// whether some have more columns than a warpgroup's 64.
+// Says whether spans that all rows of some query tiles share are separate items (prefix items), and
+// whether some of them have more columns than a warpgroup's 64.
 enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
 
-// The most positions past the prefix that the rows of a fused query tile may see together.
+// The maximal number of positions past the prefix that the rows of a fused query tile attend to
+// together.
 inline constexpr int kMaxExtras = 64;
 
 // Columns (rows times the query heads of a key/value head, 8 of them at most) and rows of an item.
 inline constexpr int kPrefillColumns = 128;  // kPrefill and prefix items
 inline constexpr int kPrefillClusterColumns = 64;
-inline constexpr int kPrefixRows = 32;  // the most rows of a prefix item
+inline constexpr int kPrefixRows = 32;  // largest number of rows of a prefix item
 
-// kPersistent: columns of a unit.
+// Columns per unit of kPersistent.
 inline constexpr int kPersistentColumns = 64;
 // Numbers that a worker adds to a unit's arrival counter when it publishes its partial (O, m, l):
-// kHandedOver if the unit's next worker continues from it, kTotalReady if rows with tiles of their
-// own do.
+// kHandedOver if the unit's next worker continues from it, kTotalReady if rows with their own tiles
+// do.
 inline constexpr int kHandedOver = 1 << 16;
 inline constexpr int kTotalReady = 1 << 24;
 
-// is_decode_cluster(): blocks per cluster; clusters that are resident at once, with one block per
-// multiprocessor (of 132) or, in the variant with fewer registers, two; and the most columns, rows,
-// positions past the prefix and spans of an item.
+// For is_decode_cluster(): blocks per cluster; clusters that are resident at once, with one block
+// per SM (of 132) or, in the variant with fewer registers, two; and the limits of an item's
+// columns, rows, positions past the prefix and spans.
 inline constexpr int kDecodeClusterBlocks = 8;
 inline constexpr int kResidentClusters = 15;
 inline constexpr int kMaxDecodeClusters = 2 * kResidentClusters;
@@ -161,10 +163,10 @@ inline constexpr int kDecodeClusterSpans = 16;
 static_assert(num_spans(kMaxDecodeClusterTokens - 1) <= kDecodeClusterSpans &&
               num_spans(1919) <= kDecodeClusterSpans && num_spans(1023) <= kDecodeClusterSpans);
 
-// Prefill clusters: clusters that are resident at once, with one block per multiprocessor;
-// warpgroups of a block and of a cluster; the largest cluster, since a block's share of the
-// dimensions is a multiple of 16; and the fewest tiles of which the exchange between blocks costs
-// less than it gains.
+// For prefill clusters: clusters that are resident at once, with one block per SM; warpgroups of a
+// block and of a cluster; the largest cluster, since a block's share of the dimensions is a
+// multiple of 16; and the number of tiles from which on the exchange between blocks costs less than
+// it gains.
 constexpr int max_prefill_clusters(int blocks) {
   return kResidentClusters * kDecodeClusterBlocks / blocks;
 }
@@ -173,22 +175,22 @@ constexpr int prefill_cluster_warpgroups(int blocks) { return kPrefillClusterWar
 constexpr int largest_prefill_cluster(int head_dim) { return head_dim > 64 ? 8 : 4; }
 inline constexpr int kMinPrefillClusterTiles = 4;
 
-// The most rows of an item, of `row_columns` columns each.
+// Returns the largest number of rows of an item with `row_columns` columns each.
 constexpr int decode_cluster_rows(int row_columns, bool wide) {
   return wide ? std::min(kWideDecodeClusterRows, kWideDecodeClusterColumns / row_columns)
               : std::min(kQueryTileRows, kNarrowDecodeClusterColumns / row_columns);
 }
 
-// A row as the kernels read it, by 16-byte loads.
+// A row in the form that kernels read, by 16-byte loads.
 struct alignas(16) AttentionRowCuda {
   int32_t last_visible = 0;
   int32_t boundary = 0;
   int32_t table = 0;      // index of its sequence's block table in `tables`
   int32_t ancestors = 0;  // index of its first ancestor in `ancestors`
   int32_t query_tile = 0;
-  int32_t query_tile_items = 0;  // arrivals that its merge waits for, per key/value head: one of an
-                                 // item, two of a prefix item
-  int32_t first_partial = 0;     // its span s has the partial result first_partial + s
+  // Arrivals that its merge waits for, per key/value head: one per item, two per prefix item.
+  int32_t query_tile_items = 0;
+  int32_t first_partial = 0;  // its span s has partial result first_partial + s
   int32_t unused = 0;
 };
 
@@ -197,31 +199,32 @@ struct alignas(16) AttentionItemCuda {
   int32_t num_rows = 0;  // at most kQueryTileRows; prefix and prompt items are bounded by columns
   int32_t first_tile = 0;
   int32_t end_tile = 0;
-  int32_t prefix_tokens = 0;  // the highest boundary of the rows
+  int32_t prefix_tokens = 0;  // highest boundary of the rows
   int32_t stable_tokens = 0;  // slots below it were written by earlier steps
   int32_t query_tile = 0;
   // kSplitKvFusedRope, is_decode_cluster(): the item writes its rows' keys and values to the cache,
-  // as every item of a fused prefill cluster does
+  // as every item of a fused prefill cluster does.
   int32_t appends = 0;
   // kSplitKvFusedRope, is_decode_cluster(): index of its first extra key in `extras`, and their
-  // number, at most kMaxExtras; 0 where its rows see none
+  // number, at most kMaxExtras; 0 if its rows have none.
   int32_t extras = 0;
   int32_t num_extras = 0;
-  int32_t lowest = 0;        // last_visible of its rows
+  int32_t lowest = 0;        // smallest last_visible of its rows
   int32_t table = 0;         // AttentionRowCuda::table of its rows
-  int32_t shared_tiles = 0;  // tiles that lie below every row's boundary
-  int32_t row_spans = 0;     // is_decode_cluster(): spans of its rows, added up
-  // kPersistent: tiles from end_tile on, which rows take by themselves (`items`)
+  int32_t shared_tiles = 0;  // tiles below every row's boundary
+  int32_t row_spans = 0;     // is_decode_cluster(): sum of its rows' spans
+  // kPersistent: tiles from end_tile on, which rows process separately (`items`).
   int32_t own_tiles = 0;
-  int32_t is_split = 0;  // kPersistent: the results of own_tiles are merged with partial results
+  int32_t is_split = 0;  // kPersistent: results of own_tiles are merged with partial results
 };
 
-// kPersistent: a unit of which more than one partial result is to be merged.
+// kPersistent: a unit with more than one partial result to merge.
 struct alignas(16) AttentionMergeCuda {
   int32_t query_tile = 0;
   int32_t part = 0;
-  int32_t total_tiles = 0;  // tiles of the first partial result, which has its last span's place
-  int32_t arrivals = 0;     // how many arrivals the merge waits for
+  // Tiles of the first partial result, which is stored in its last span's place.
+  int32_t total_tiles = 0;
+  int32_t arrivals = 0;  // number of arrivals that the merge waits for
 };
 
 // The properties of the model and the GPU that a plan depends on.
@@ -232,20 +235,21 @@ struct AttentionShapeCuda {
   int32_t max_partials = 0;                // upper bound of num_partials
   bool may_fuse = false;                   // can_fuse_rope()
   bool may_tile = true;                    // heads of up to 128 dimensions
-  bool may_cluster = true;                 // false: no clusters of any kind
+  bool may_cluster = true;                 // if false, the plan uses no clusters of any kind
   int32_t max_prefill_cluster_blocks = 4;  // largest_prefill_cluster()
-  // kPersistent is chosen from so many units on, if the rows are of several sequences; 0: always.
+  // The plan chooses kPersistent from this many units on if the rows belong to several sequences; 0
+  // for always.
   int32_t min_persistent_units = 64;
 };
 
-// Reusable: keeps its memory.
+// A plan, which reuses its memory.
 class AttentionPlanCuda {
  public:
   std::vector<AttentionRowCuda> rows;
   std::vector<AttentionItemCuda> items;  // for every key/value head
   std::vector<int32_t> tables;           // block numbers, one sequence after another
-  // kSplitKvFusedRope, is_decode_cluster(): numbers of the query tile's extra keys. Otherwise
-  // physical slots: block * 64 + offset.
+  // kSplitKvFusedRope, is_decode_cluster(): numbers of the query tile's extra keys. Other kernels:
+  // physical slots, block * 64 + offset.
   std::vector<int32_t> ancestors;
   // kSplitKvFusedRope, is_decode_cluster(): a physical slot of an earlier step, or ~row of this
   // step; a query tile's own rows come first.
@@ -253,31 +257,31 @@ class AttentionPlanCuda {
   int32_t num_query_tiles = 0;
   int32_t num_partials = 0;  // for every key/value head
   AttentionKernel kernel = AttentionKernel::kSplitKv;
-  // kSplitKv, kSplitKvFusedRope: spans that all rows of some neighbouring query tiles share, one
-  // item each; its query tile is the first of them.
+  // kSplitKv, kSplitKvFusedRope: spans that all rows of some adjacent query tiles share, one item
+  // each; its query tile is the first of them.
   std::vector<AttentionItemCuda> prefix_items;
   SharedPrefix shared_prefix = SharedPrefix::kNone;
   std::vector<AttentionItemCuda>
       prompt_items;  // kPrefill, prefill clusters, kPrefillThenPersistent
   // kPersistent, kPrefillThenPersistent: prefix_items are the query tiles, `items` the tiles that
-  // rows take by themselves.
+  // rows process separately.
   std::vector<AttentionRunCuda> runs;
-  std::vector<AttentionWorkerCuda> workers;  // kPersistentWorkers a multiprocessor
+  std::vector<AttentionWorkerCuda> workers;  // kPersistentWorkers per SM
   std::vector<AttentionMergeCuda> merges;
 
-  // Rows of one sequence are neighbours and share a block table's address.
+  // Builds the plan. Rows of one sequence must be adjacent and share a block table's address.
   void build(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
 
  private:
-  // `even`: makes as few query tiles as `max_rows` allows, which differ by at most a row where
-  // rows' spans are alike.
+  // Makes the query tiles. With `even` it makes as few as `max_rows` allows, which differ by at
+  // most a row if the rows' spans are alike.
   void make_query_tiles(std::span<const AttentionRow> from, int32_t max_rows, bool by_tile,
                         bool even = false);
   void add_query_tile(std::span<const AttentionRow> from, int32_t begin, int32_t end, int32_t table,
                       int32_t stable);
-  // Each of these chooses its kernels and makes their items, or returns false where they do not
-  // suit the rows. `or_partition`: also returns false where split KV would be faster. `few`: there
-  // are too few query tiles to keep all multiprocessors busy without split KV.
+  // Each of these functions chooses its kernels and makes their items, or returns false if they do
+  // not suit the rows. With `or_partition` it also returns false if split KV would be faster. `few`
+  // says that there are too few query tiles to keep all SMs busy without split KV.
   bool try_decode_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape);
   bool try_prefill_clusters(std::span<const AttentionRow> from, const AttentionShapeCuda& shape,
                             bool or_partition);

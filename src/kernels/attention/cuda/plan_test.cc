@@ -25,7 +25,7 @@ AttentionRow prefix_row(int32_t position, const int32_t* table) {
       .last_visible = position, .boundary = position + 1, .slot = position, .block_table = table};
 }
 
-// Every tile that a row sees belongs to exactly one item of its query tile.
+// Checks that every visible tile of a row belongs to exactly one item of its query tile.
 void expect_covered(const AttentionPlanCuda& plan) {
   for (size_t row_idx = 0; row_idx < plan.rows.size(); ++row_idx) {
     const AttentionRowCuda& row = plan.rows[row_idx];
@@ -122,7 +122,7 @@ TEST(AttentionPlanCuda, AncestorsBecomePhysicalSlots) {
   EXPECT_EQ(plan.items[0].prefix_tokens, 71);
 }
 
-// The verification of a tree, one node of which an earlier step has processed.
+// This is the verification of a tree, with one node that an earlier step has processed.
 TEST(AttentionPlanCuda, FusedGroupsListTheKeysPastThePrefix) {
   const std::vector<int32_t> table = {7, 5};
   const std::vector<int32_t> first = {70, 71}, second = {70, 72}, third = {70, 72, 73};
@@ -188,7 +188,7 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
     for (int32_t i = 0; i < item.num_rows; ++i) {
       const int32_t position = plan.rows[static_cast<size_t>(item.first_row + i)].last_visible;
       EXPECT_EQ(span_tiles(position), span_tiles(first.last_visible));
-      // All their spans are the same.
+      // All their spans are equal.
       if (position >= 1024) {
         EXPECT_EQ(position / kTilePositions, first.last_visible / kTilePositions);
       }
@@ -208,7 +208,7 @@ TEST(AttentionPlanCuda, RowsThatSeeOnlyTheirPrefixComeInLargeGroups) {
   EXPECT_EQ(plan.kernel, AttentionKernel::kUnsplitKv);
 }
 
-// 64 rows of a quarter of 70B are 10 items of a prompt: 17 tiles are partitioned, 5 tiles are not.
+// 64 rows of a quarter of 70B make 10 items of a prompt: 17 tiles are partitioned, 5 tiles are not.
 TEST(AttentionPlanCuda, FewItemsOfManyTilesAreDealtOut) {
   const std::vector<int32_t> table(100, 3);
   AttentionShapeCuda shape = shape_of(/*kv_parts=*/2, /*may_fuse=*/true);
@@ -245,8 +245,8 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   plan.build(rows, shape);
   EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   EXPECT_EQ(plan.shared_prefix, SharedPrefix::kNarrow);
-  // 500 tiles: 62 spans of 8, one of 3, then tiles; the last is the tree's. Both query tiles share
-  // them.
+  // 500 tiles make 62 spans of 8, one of 3, then single tiles; the last is the tree's. Both query
+  // tiles share them.
   ASSERT_EQ(plan.prefix_items.size(), 64u);
   for (const AttentionItemCuda& item : plan.prefix_items) {
     EXPECT_EQ(item.num_rows, 12);
@@ -256,7 +256,7 @@ TEST(AttentionPlanCuda, SpansThatAllRowsShareAreTakenOutOfTheItems) {
   EXPECT_EQ(plan.prefix_items[63].end_tile, 500);
   ASSERT_EQ(plan.items.size(), 2u);
   for (const AttentionItemCuda& item : plan.items) EXPECT_EQ(item.first_tile, 500);
-  // Two arrivals of each prefix item, one of the other item.
+  // There are two arrivals per prefix item, and one of the other item.
   for (const AttentionRowCuda& row : plan.rows) EXPECT_EQ(row.query_tile_items, 2 * 64 + 1);
 }
 
@@ -331,12 +331,12 @@ TEST(AttentionPlanCuda, ShortContextsGoToClusters) {
   EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   build(1000, 40);  // more extras than fit
   EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
-  // Up to two clusters per multiprocessor.
+  // There are up to two clusters per SM.
   shape.kv_parts = 8;
   build(1000, 16);
   EXPECT_EQ(plan.kernel, AttentionKernel::kDecodeCluster);
   EXPECT_EQ(plan.items.size(), 2u);
-  // Clusters have more rows where those with fewer would not all be resident; no clusters where
+  // Clusters have more rows if those with fewer would not all be resident; there are no clusters if
   // even these would not.
   shape.kv_parts = 16;
   build(1000, 25);
@@ -366,7 +366,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
     plan.build(rows, shape);
     if (!plan.prompt_items.empty()) expect_covered(plan);
   };
-  // 24 rows whose spans are tiles, 40 whose spans are two.
+  // 24 rows have single tiles as spans, 40 have spans of two.
   build(1000, 64);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster2FusedRope);
   ASSERT_EQ(plan.prompt_items.size(), 5u);
@@ -375,7 +375,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
   EXPECT_TRUE(plan.items.empty());
   build(1024, 40);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4FusedRope);
-  // Rows that do not ascend: an item might see keys of a later item.
+  // The rows do not ascend: an item might attend to keys of a later item.
   std::vector<AttentionRow> swapped;
   for (int32_t i = 0; i < 40; ++i) swapped.push_back(prefix_row(1024 + i, table.data()));
   std::swap(swapped[3], swapped[30]);
@@ -386,15 +386,14 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
   build(1000, 64);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster2);
-  // The key/value heads of a quarter of 70B.
+  // These are the key/value heads of a quarter of 70B.
   shape.kv_parts = 2;
   shape.row_columns = 8;
   build(1000, 64);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
   ASSERT_EQ(plan.prompt_items.size(), 8u);
   for (const AttentionItemCuda& item : plan.prompt_items) EXPECT_EQ(item.num_rows, 8);
-  // Clusters have eight blocks where so many fit, and where there are spans for all their
-  // warpgroups.
+  // Clusters have eight blocks if so many fit, and if there are spans for all their warpgroups.
   shape.max_prefill_cluster_blocks = 8;
   build(1000, 64);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
@@ -409,7 +408,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster8FusedRope);
   build(4010, 48);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster8FusedRope);
-  // Where partitioning gains more than clusters of four, clusters of eight are not considered.
+  // If partitioning gains more than clusters of four, the plan does not consider clusters of eight.
   build(3000, 33);
   EXPECT_EQ(plan.kernel, AttentionKernel::kSplitKvFusedRope);
   build(3000, 64);
@@ -422,7 +421,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4FusedRope);
   shape.kv_parts = 2;
   shape.may_fuse = false;
-  // The context is too short, rows are too many, or they see different nodes.
+  // The context is too short, there are too many rows, or they attend to different nodes.
   build(100, 40);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefill);
   shape.kv_parts = 8;
@@ -434,9 +433,9 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
   EXPECT_EQ(prefill_cluster_blocks(plan.kernel), 0);
 }
 
-// Prefill clusters take a prompt's rows from 17 on, where kDecodeCluster would have two blocks per
-// multiprocessor, and from 24 on at contexts too long for kDecodeCluster, if dealing tiles out to
-// idle multiprocessors would not gain more.
+// Prefill clusters take a prompt's rows from 17 on, if kDecodeCluster would have two blocks per SM,
+// and from 24 on at contexts too long for kDecodeCluster, unless distributing tiles over idle SMs
+// gains more.
 TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToPrefillClusters) {
   const std::vector<int32_t> table(200, 3), other(200, 4);
   AttentionShapeCuda shape = shape_of(8, true);
@@ -458,16 +457,16 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToPrefillClusters) {
   EXPECT_EQ(build(4000, 24), AttentionKernel::kPrefillCluster4FusedRope);
   EXPECT_EQ(build(12000, 24), AttentionKernel::kSplitKvFusedRope);
   for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kQueryTileRows);
-  // Too few tiles: as if prefill clusters had not been tried.
+  // There are too few tiles, so the plan is the same as without prefill clusters.
   EXPECT_TRUE(is_decode_cluster(build(100, 24)));
   for (const AttentionItemCuda& item : plan.items) EXPECT_LE(item.num_rows, kWideDecodeClusterRows);
   EXPECT_TRUE(plan.prompt_items.empty());
-  // Rows that descend.
+  // The rows descend.
   build(1000, 24);
   std::reverse(rows.begin(), rows.end());
   plan.build(rows, shape);
   EXPECT_TRUE(is_decode_cluster(plan.kernel));
-  // Rows of two sequences, or of a tree.
+  // The rows belong to two sequences, or to a tree.
   build(1000, 17);
   rows.back().block_table = other.data();
   plan.build(rows, shape);
@@ -481,14 +480,14 @@ TEST(AttentionPlanCuda, ChainsOf17To32RowsGoToPrefillClusters) {
              .ancestors = ancestors.data()};
   plan.build(rows, shape);
   EXPECT_TRUE(is_decode_cluster(plan.kernel));
-  // A quarter of 70B: so few clusters that each block gets a multiprocessor of its own.
+  // In a quarter of 70B there are so few clusters that each block gets its own SM.
   shape.kv_parts = 2;
   shape.row_columns = 8;
   EXPECT_EQ(build(1000, 24), AttentionKernel::kDecodeCluster);
   EXPECT_EQ(build(3500, 32), AttentionKernel::kPrefillCluster4FusedRope);
   EXPECT_EQ(build(3500, 33), AttentionKernel::kSplitKvFusedRope);
   EXPECT_EQ(build(1000, 32), AttentionKernel::kPrefillCluster4FusedRope);
-  // If another kernel appends, only from 33 rows on.
+  // If another kernel appends, prefill clusters start at 33 rows.
   shape.may_fuse = false;
   EXPECT_EQ(build(1000, 32), AttentionKernel::kSplitKv);
   EXPECT_EQ(build(1000, 33), AttentionKernel::kPrefillCluster4);

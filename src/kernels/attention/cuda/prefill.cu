@@ -1,12 +1,10 @@
-// Attention of rows that see only their prefix: prompts, and plain decoding of many requests. A
-// block takes neighbouring rows of a sequence, with up to 64 columns (one query head of one row
-// each) for each of two warpgroups, and the tiles that the rows see. A third warpgroup fills a ring
-// of tiles.
+// Attention of rows that attend only to their prefix: prompts, and plain decoding of many requests.
+// A block takes adjacent rows of a sequence, with up to 64 columns (one query head of one row each)
+// for each of two warpgroups, and the rows' visible tiles. A third warpgroup fills a ring of tiles.
 //
-// Lower bound of its time: the products at the speed of wgmma. A column's probabilities stay in
-// registers between the two products. The bits are those of the other kernels
-// (attention/cuda/columns.h): spans are merged as they end, which is why a lane has two sets of
-// sums.
+// The lower bound of its time is the products at the speed of wgmma. A column's probabilities stay
+// in registers between the two products. The bits are those of the other kernels
+// (attention/cuda/columns.h): spans are merged as they end, so a lane has two sets of sums.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -38,7 +36,7 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
   }
 }
 
-// A warpgroup: processes its columns of all of the block's items.
+// The code of a warpgroup: processes its columns of all of the block's items.
 template <int kDim>
 __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int num_items,
                                        int warpgroup) {
@@ -48,7 +46,8 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
   const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
   const int heads = args.kv_heads * args.parts;
   const int warpgroup_rows = 64 / args.row_columns;
-  const int warpgroup_first = warpgroup * warpgroup_rows;  // its first row within an item
+  // First row of the warpgroup within an item.
+  const int warpgroup_first = warpgroup * warpgroup_rows;
   const uint32_t queries = shared + Layout::kQueries + warpgroup * tile_bytes(kDim);
   int stage = 0;
   uint32_t parity = 0;
@@ -59,7 +58,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t share
     const int part_heads = min(args.group_heads - work.part * 8, 8);
     const int first_head = work.kv_head * args.group_heads + work.part * 8;
 
-    named_barrier(1 + warpgroup, 128);  // the previous queries are no longer read
+    named_barrier(1 + warpgroup, 128);  // no thread reads the previous queries any more
     ColumnQueries<kDim, false> staged;
     staged.plan(args, first_row, num_rows, part_heads, [&](int row) {
       return args.q + (int64_t{row} * args.num_heads + first_head) * kDim;
@@ -111,7 +110,7 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
   if (threadIdx.x < 128) {
     warpgroup_reg_dealloc<24>();
     if (threadIdx.x == 0) {
-      wait_for_previous_kernel();  // which has appended to the cache
+      wait_for_previous_kernel();  // that kernel has appended to the cache
       copy_tiles<kDim>(args, shared, args.step->num_prompt_items);
     }
   } else {
@@ -124,7 +123,7 @@ __global__ void __launch_bounds__(kPrefillThreads, 1)
 
 #else
 
-// Below sm_90 there is no wgmma; never launched there.
+// A stub below sm_90, which has no wgmma; it is never launched there.
 template <int kDim>
 __global__ void attention_prefill_kernel(const __grid_constant__ AttentionArgs) {}
 

@@ -1,12 +1,12 @@
-// Attention of few prompt rows: the work of attention/cuda/prefill.cu where one item per block
-// would leave most multiprocessors idle. A cluster of 2, 4 or 8 blocks takes an item of up to 64
-// columns (one query head of one row each). Its warpgroups take the item's spans in turn and merge
-// them among themselves (attention/cuda/prefill_cluster_exchange.h, docs/kernels/attention.md). In
-// the variants with fuses_rope_append() it also rotates and appends
-// (attention/cuda/prefill_cluster_append.h).
+// Attention of few prompt rows: the work of attention/cuda/prefill.cu if one item per block would
+// leave most SMs idle. A cluster of 2, 4 or 8 blocks takes an item of up to 64 columns (one query
+// head of one row each). Its warpgroups take the item's spans in turn and merge them among
+// themselves (attention/cuda/prefill_cluster_exchange.h, docs/kernels/attention.md). The variants
+// with fuses_rope_append() also rotate and append (attention/cuda/prefill_cluster_append.h).
 //
-// Lower bound of its time: an item's tiles over the cluster's warpgroups, the products at the speed
-// of wgmma. Tiles that earlier steps wrote are requested before the wait for the previous kernel.
+// The lower bound of its time is an item's tiles over the cluster's warpgroups, with products at
+// the speed of wgmma. Tiles that earlier steps wrote are requested before the wait for the previous
+// kernel.
 #include <cuda_bf16.h>
 
 #include "base/status_macros.h"
@@ -28,8 +28,8 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The item of the step that the cluster takes, and the part of its key/value heads. The plan has no
-// more of these pairs than there are clusters.
+// The cluster's item of the step, and its part of the key/value heads. The plan has no more of
+// these pairs than there are clusters.
 struct PrefillClusterWork {
   int item_idx, head;
 };
@@ -53,19 +53,19 @@ struct RingPlace {
   }
 };
 
-// Waits until this step's keys are in the cache; called before tiles that have some of them.
+// Waits until this step's keys are in the cache, before tiles that contain some of them.
 template <class Layout>
 __device__ __forceinline__ void wait_for_step_keys(uint32_t shared) {
   if constexpr (Layout::kFused) {
     barrier_wait(shared + Layout::kAppendedBarrier, 0);
     fence_global_async_proxy();
   } else {
-    wait_for_previous_kernel();  // which has appended to the cache
+    wait_for_previous_kernel();  // that kernel has appended to the cache
   }
 }
 
-// One thread: copies the tiles of a warpgroup's spans of the cluster's item into its ring, in
-// order.
+// Copies the tiles of a warpgroup's spans of the cluster's item into its ring, in order. One thread
+// calls it.
 template <class Layout>
 __device__ __forceinline__ void copy_ring(const AttentionArgs& args, const PrefillWork& work,
                                           uint32_t shared, int warpgroup) {
@@ -103,7 +103,8 @@ __device__ __forceinline__ void wait_and_launch_dependents() {
   launch_dependents();
 }
 
-// A consumer: processes its warpgroup's spans of the cluster's item, and its share of the merging.
+// The code of a consumer: processes its warpgroup's spans of the cluster's item, and its share of
+// the merge.
 template <class Layout>
 __device__ __forceinline__ void attend(const AttentionArgs& args, const PrefillWork& work,
                                        uint32_t shared) {
@@ -130,7 +131,7 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const PrefillW
   staged.stage(queries);
   named_barrier(kMeet, kPrefillClusterConsumers);
 
-  // Warps whose 16 columns are beyond the item's send and merge nothing.
+  // Warps with all 16 columns beyond the item's neither send nor merge.
   const int sent_columns = (work.item.num_rows * args.row_columns + 15) & ~15;
   const bool sends = static_cast<int>(threadIdx.x) % 128 / 32 * 16 < sent_columns;
   const bool merges = PrefillClusterShare<Layout>::column() < sent_columns;
@@ -165,7 +166,8 @@ __device__ __forceinline__ void attend(const AttentionArgs& args, const PrefillW
     exchange.end_sending();
   }
   exchange.wait_for_results();
-  // No end_round() after the last round: a block may have ended, so no peer may arrive at it.
+  // There is no end_round() after the last round: a block may have ended, so no peer may arrive at
+  // it.
   if (merges) share.merge(shared, (spans.end - spans.first - 1) % Layout::kClusterWarpgroups + 1);
   const int row = args.by_row_columns.divide(PrefillClusterShare<Layout>::column());
   const int head = PrefillClusterShare<Layout>::column() - row * args.row_columns;
@@ -207,7 +209,7 @@ __global__ void __launch_bounds__(kPrefillClusterThreads, 1)
 
 #else
 
-// Below sm_90 there are no clusters; never launched there.
+// A stub below sm_90, which has no clusters; it is never launched there.
 template <class Layout>
 __global__ void attention_prefill_cluster_kernel(const __grid_constant__ AttentionArgs) {}
 

@@ -1,6 +1,7 @@
-// How a fused prefill cluster (attention/cuda/prefill_cluster.cu) appends the step's own keys and
-// values to the cache. Each cluster appends its item's rows, in warps that have nothing else to do,
-// and waits for the rows of the items before its own. Device code; only that kernel includes it.
+// The append of the step's own keys and values to the cache by a fused prefill cluster
+// (attention/cuda/prefill_cluster.cu). Each cluster appends its item's rows, in warps without other
+// work, and waits for the rows of the items before its own. Device code; only that kernel includes
+// it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,7 +26,7 @@ namespace forerun::cuda {
 template <class Layout>
 __device__ __forceinline__ void append_rows(const AttentionArgs& args, const PrefillWork& work) {
   constexpr int kDim = Layout::kDim;
-  constexpr int kThreads = kAppendingWarps * 32;  // threads of a block that append
+  constexpr int kThreads = kAppendingWarps * 32;  // appending threads of a block
   constexpr int kPairs = kDim / 16;               // threads per row
   constexpr int kAtOnce = Layout::kBlocks * kThreads / kPairs;
   const auto* const kv_slots = step_data<int32_t>(args.step, args.step->kv_slots_offset);
@@ -63,9 +64,9 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Pre
 // An appending warp's work on the cluster's item. The first such warp of a block then waits until
 // all keys of this step that the item sees are in the cache: rows ascend, so they are its own and
 // those of the items before it. It announces this at kAppendedBarrier to the threads that copy
-// tiles. Waiting ends because all clusters are resident at once (max_prefill_clusters()) or, where
-// other streams take some of the SMs, because the clusters before were launched before; if neither
-// holds, `failed` is set after a second.
+// tiles. The wait ends because all clusters are resident at once (max_prefill_clusters()) or, if
+// other streams occupy some of the SMs, because the earlier clusters were launched earlier; if
+// neither holds, the warp sets `failed` after a second.
 template <class Layout>
 __device__ __forceinline__ void append(const AttentionArgs& args, const PrefillWork& work,
                                        int item_idx, uint32_t shared) {
@@ -75,7 +76,7 @@ __device__ __forceinline__ void append(const AttentionArgs& args, const PrefillW
   wait_for_previous_kernel();  // threads without a row have not waited yet
   fence_global_async_proxy();
   __syncwarp();
-  const int first_part = work.kv_head * args.parts;  // the part that appends for all
+  const int first_part = work.kv_head * args.parts;  // the part that appends for all parts
   if (work.part == 0 && lane == 0) {
     arrive_release(args.arrivals + work.item.query_tile * heads + first_part, 1);
   }
@@ -85,7 +86,7 @@ __device__ __forceinline__ void append(const AttentionArgs& args, const PrefillW
   const auto* const items = step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset);
 #pragma unroll 1
   for (int i = lane; i <= item_idx; i += 32) {
-    if (items[i].table != work.item.table) continue;  // another sequence's item
+    if (items[i].table != work.item.table) continue;  // item of another sequence
     const uint32_t* const arrivals = args.arrivals + items[i].query_tile * heads + first_part;
     if (!wait_acquire(arrivals, Layout::kBlocks * kAppendingWarps)) *args.failed = 1;
   }

@@ -1,12 +1,11 @@
 // The shared-memory layout of the prefill cluster kernel of attention
-// (attention/cuda/prefill_cluster.cu), and how the blocks of a cluster merge the spans of their
-// warpgroups. Device code; only that kernel includes it.
+// (attention/cuda/prefill_cluster.cu), and the merge of the warpgroups' spans between the blocks of
+// a cluster. Device code; only that kernel includes it.
 //
-// The warpgroups of a cluster take an item's spans in turn, one span each per round. A
-// round's results go to all blocks, and each block merges its share of the dimensions of every
-// column. Results travel while the next round's tiles are worked on, and are merged before that
-// round's are sent: the buffer that receives them is free once every warp of the cluster has
-// merged.
+// The warpgroups of a cluster take an item's spans in turn, one span each per round. A round's
+// results go to all blocks, and each block merges its share of the dimensions of every column.
+// Results travel while the warpgroups process the next round's tiles, and are merged before that
+// round's results are sent: the receiving buffer is free once every warp of the cluster has merged.
 #pragma once
 
 #include <cstddef>
@@ -23,13 +22,13 @@ namespace forerun::cuda {
 
 constexpr int kPrefillClusterStages = 2;  // stages of a warpgroup's ring of tiles
 constexpr int kPrefillClusterConsumers = kPrefillClusterWarpgroups * 128;  // threads
-// The consumers, then a warpgroup in which one warp fills each ring and, in fused kernels, two
-// others append.
+// Threads of a block: the consumers, then a warpgroup in which one warp fills each ring and, in
+// fused kernels, two others append.
 constexpr int kPrefillClusterThreads = kPrefillClusterConsumers + 128;
 constexpr int kAppendingWarps = 2;
 
-// In bytes from the beginning of a block's shared memory; operands of wgmma begin at multiples of
-// 1,024. `kIsFused`: is_fused_prefill_cluster().
+// Offsets are bytes from the beginning of a block's shared memory; operands of wgmma begin at
+// multiples of 1,024. `kIsFused` is is_fused_prefill_cluster().
 template <int kDimensions, int kClusterSize, bool kIsFused>
 struct PrefillClusterLayout {
   static constexpr int kDim = kDimensions;
@@ -40,10 +39,9 @@ struct PrefillClusterLayout {
   static constexpr int kRingBytes = kPrefillClusterStages * kStageBytes;
   static constexpr int kQueries = kPrefillClusterWarpgroups * kRingBytes;  // panels of 64 columns
 
-  // A block merges this many dimensions of every column. A warpgroup's results come as 16-byte
-  // pieces [kPieces][column][quarter]: the sums that lane `quarter` of the column's four lanes
-  // holds, of the block's dimensions 16 * piece + 2 * quarter and the next, and of those 8 behind
-  // them.
+  // Each block merges this many dimensions of every column. A warpgroup's results arrive as 16-byte
+  // pieces [kPieces][column][quarter]: the sums of lane `quarter` among the column's four lanes,
+  // for the block's dimensions 16 * piece + 2 * quarter and the next, and for those 8 behind them.
   static constexpr int kShareDims = kDim / kBlocks;
   static constexpr int kPieces = kShareDims / 16;
   static_assert(kBlocks <= largest_prefill_cluster(kDim) && kShareDims % 16 == 0);
@@ -60,10 +58,10 @@ struct PrefillClusterLayout {
   static constexpr int kBarriers = kReceivedSums + kClusterWarpgroups * kWarpgroupSumBytes;
   static constexpr int kReceivedBarrier = kBarriers + kPrefillClusterWarpgroups *
                                                           kPrefillClusterStages *
-                                                          16;  // a round's results are there
+                                                          16;  // a round's results have arrived
   static constexpr int kRoomBarrier =
       kReceivedBarrier + 8;  // a round's results are merged in every block
-  // The step's keys and values that the item sees are in the cache.
+  // The step's visible keys and values of the item are in the cache.
   static constexpr int kAppendedBarrier = kRoomBarrier + 8;
   static constexpr int kBytes = kAppendedBarrier + 8;
   static_assert(kBytes <= 227 * 1024);
@@ -81,7 +79,7 @@ struct PrefillClusterLayout {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Called by all threads of a cluster; afterwards the barriers of every block are initialized.
+// Initializes the barriers of every block; all threads of a cluster call it.
 template <class Layout>
 __device__ __forceinline__ void init_prefill_cluster_barriers(uint32_t shared) {
   if (threadIdx.x == 0) {
@@ -107,11 +105,11 @@ template <class Layout>
 struct PrefillClusterExchange {
   uint32_t shared;      // the block's shared memory
   int rank;             // the block's rank in the cluster
-  int columns;          // columns that are sent: the item's, rounded up to whole warps of 16
+  int columns;          // columns to send: the item's, rounded up to whole warps of 16
   uint32_t rounds = 0;  // rounds sent so far
 
-  // Begins a round in which `num_warpgroups` warpgroups send results, once the round before is
-  // merged in every block.
+  // Begins a round in which `num_warpgroups` warpgroups send results, once every block has merged
+  // the previous round.
   __device__ __forceinline__ void begin_round(int num_warpgroups) {
     barrier_wait(shared + Layout::kRoomBarrier, (rounds & 1) ^ 1);
     ++rounds;
@@ -124,9 +122,9 @@ struct PrefillClusterExchange {
     }
     __syncwarp();
   }
-  // Sends a warpgroup's span, its sums reduced over the lanes, to all blocks. `column`: the lane's
-  // first. What the block itself merges does not go through the cluster's network, whose bandwidth
-  // of about 25 bytes per clock and multiprocessor decides how long this takes.
+  // Sends a warpgroup's span, its sums reduced over the lanes, to all blocks. `column` is the
+  // lane's first. The block's own share does not pass through the cluster's network, whose
+  // bandwidth of about 25 bytes per clock and SM limits the speed.
   __device__ __forceinline__ void send(const ColumnSums<Layout::kDim>& span, int cluster_warpgroup,
                                        int column) const {
     const int quarter = threadIdx.x & 3;
@@ -168,8 +166,8 @@ struct PrefillClusterExchange {
     }
   }
   // Announces that the thread has sent its results. Here and in end_round() every lane arrives at
-  // its own block's barriers: racecheck, which looks at a block's memory by itself, does not see
-  // that one lane arrives for those that it has met at __syncwarp() (docs/profiling-gpu.md).
+  // its own block's barriers: racecheck, which analyzes each block's memory separately, does not
+  // see that one lane arrives for those that it has met at __syncwarp() (docs/profiling-gpu.md).
   __device__ __forceinline__ void end_sending() const {
     barrier_arrive(shared + Layout::kReceivedBarrier);
   }
@@ -178,8 +176,8 @@ struct PrefillClusterExchange {
     barrier_wait(shared + Layout::kReceivedBarrier, (rounds - 1) & 1);
     __syncwarp();
   }
-  // Announces that the warp has merged the results: each lane to its own block, one lane per other
-  // block for the whole warp.
+  // Announces that the warp has merged the results: each lane to its own block, and one lane per
+  // other block for the whole warp.
   __device__ __forceinline__ void end_round() const {
     barrier_arrive(shared + Layout::kRoomBarrier);
     __syncwarp();
@@ -190,10 +188,10 @@ struct PrefillClusterExchange {
   }
 };
 
-// What one thread merges: a quarter of the dimensions that its block merges of one column.
+// The share of one thread in the merge: a quarter of its block's dimensions of one column.
 template <class Layout>
 struct PrefillClusterShare {
-  // Warpgroups whose results a thread loads at once: eight where it loads one piece of each.
+  // Warpgroups whose results a thread loads at once: eight if it loads one piece of each.
   static constexpr int kMergedAtOnce = Layout::kPieces > 1 ? 2 : 8;
 
   float out[Layout::kPieces][4];
@@ -233,7 +231,7 @@ struct PrefillClusterShare {
       }
     }
   }
-  // `head`: where the column's head begins in its row of outputs.
+  // Stores the outputs. `head` is the begin of the column's head in its row of outputs.
   __device__ __forceinline__ void store(const AttentionArgs& args, uint16_t* head, int rank) const {
     constexpr int kCount = Layout::kPieces * 4;
     float attended[kCount];

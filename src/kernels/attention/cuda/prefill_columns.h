@@ -1,5 +1,5 @@
-// A warpgroup's columns (one query head of one row each) for rows that see only their prefix, and
-// the step that adds a tile to their span, for the kernels that take such rows
+// A warpgroup's columns (one query head of one row each) for rows that attend only to their prefix,
+// and the step that adds a tile to their span, for the kernels of such rows
 // (attention/cuda/prefill.cu, attention/cuda/prefill_cluster.cu). Device code; only these kernels
 // include it.
 #pragma once
@@ -16,11 +16,11 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A lane's two columns, g and g + 8 of its warp's 16. A column that does not exist sees nothing:
+// A lane's two columns, g and g + 8 of its warp's 16. A missing column has no visible position: its
 // last_visible is -1.
 struct PrefillColumns {
   int last_visible[2], head[2];
-  int highest = -1;  // last_visible of the warpgroup's rows
+  int highest = -1;  // largest last_visible of the warpgroup's rows
 
   __device__ __forceinline__ PrefillColumns(const AttentionArgs& args, const AttentionRowCuda* rows,
                                             int first_row, int num_rows, int part_heads,
@@ -41,8 +41,8 @@ struct PrefillColumns {
 };
 
 // Adds the tile that begins at position `begin` to the span of a warpgroup's columns. `queries` and
-// `keys`: in shared memory, with the tile's values right after its keys. `barrier`: number of a
-// named barrier of the warpgroup's own.
+// `keys` lie in shared memory, with the tile's values right after its keys. `barrier` is the number
+// of a named barrier of the warpgroup.
 template <int kDim>
 __device__ __forceinline__ void attend_columns(const AttentionArgs& args,
                                                const PrefillColumns& columns,

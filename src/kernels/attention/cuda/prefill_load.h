@@ -1,5 +1,5 @@
-// The shared-memory layout of kPrefill (attention/cuda/prefill.cu), and the loads that it has in
-// common with prefill clusters and kPersistent. Only these kernels include this file.
+// The shared-memory layout of kPrefill (attention/cuda/prefill.cu), and the loads that it shares
+// with prefill clusters and kPersistent. Only these kernels include this file.
 #pragma once
 
 #include <cstddef>
@@ -32,22 +32,22 @@ struct PrefillWork {
   AttentionItemCuda item;
   int kv_head, part;
 
-  // `head`: among the parts of all key/value heads.
+  // `head` counts the parts of all key/value heads.
   __device__ __forceinline__ PrefillWork(const AttentionArgs& args, int item_idx, int head)
       : item(step_data<AttentionItemCuda>(args.step, args.step->prompt_items_offset)[item_idx]),
         kv_head(args.by_parts.divide(head)),
         part(head - kv_head * args.parts) {}
 };
 
-// kPrefill: number `work_idx` of all pairs of an item and a part, long items first. A block's
-// producer and its consumers both take them in this order.
+// Returns kPrefill's work number `work_idx` among all pairs of an item and a part, long items
+// first. A block's producer and its consumers all take them in this order.
 __device__ __forceinline__ PrefillWork prefill_work(const AttentionArgs& args, int work_idx,
                                                     int num_items) {
   const int item_idx = args.by_heads.divide(work_idx);
   return {args, num_items - 1 - item_idx, work_idx - item_idx * args.by_heads.by};
 }
 
-// One thread: copies the tiles of the block's work into its ring, in order.
+// Copies the tiles of the block's work into its ring, in order. One thread calls it.
 template <int kDim>
 __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t shared,
                                            int num_items) {
@@ -77,7 +77,7 @@ __device__ __forceinline__ void copy_tiles(const AttentionArgs& args, uint32_t s
 }
 
 // Zeroes a tile's values from its position `first` on. They are unwritten memory that may hold NaN,
-// which even a probability of zero does not make harmless.
+// and a probability of zero would not remove it.
 template <int kDim>
 __device__ __forceinline__ void clear_values(uint32_t values, int first, int thread) {
   constexpr int kPieces = kDim / 8;

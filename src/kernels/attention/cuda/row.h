@@ -1,6 +1,6 @@
 // One row of attention: its running softmax for 8 heads, the scores of 16 keys and the weighted
 // sums of their values on the tensor cores. `max_score`, `exp_sum` and `shrink` are m, l and alpha
-// of the literature. Device code; only the attention kernels include it.
+// in the literature. Device code; only the attention kernels include it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -46,13 +46,14 @@ struct RowSum {
   }
 };
 
-// The value to subtract from scores: the largest score, or 0 while no key has been seen.
+// Returns the value to subtract from scores: the largest score, or 0 while there was no visible
+// key.
 __device__ __forceinline__ float softmax_base(float max_score) {
   return max_score == kMinusInfinity ? 0.0f : max_score;
 }
 
-// Factors that scale two sums to their common maximum. Merging with an empty sum changes no bit of
-// the other.
+// Returns the factors that scale two sums to their common maximum. Merging with an empty sum
+// changes no bit of the other.
 __device__ __forceinline__ float2 merge_factors(float max_score, float other_max_score) {
   const float top = softmax_base(fmaxf(max_score, other_max_score));
   return make_float2(exp2_approx(max_score - top), exp2_approx(other_max_score - top));
@@ -87,15 +88,15 @@ struct RowTask {
   const int32_t* table;
   const int32_t* ancestors;
 
-  // Physical slot of a position that the row sees.
+  // Returns the physical slot of a visible position.
   __device__ __forceinline__ int slot(int position) const {
     if (position >= row.boundary) return ancestors[position - row.boundary];
     return table[position / kTilePositions] * kTilePositions + position % kTilePositions;
   }
 };
 
-// Scores of 16 keys for 8 heads. `keys(s)` returns a lane's part of the first operand for the s-th
-// 16 dimensions.
+// Computes the scores of 16 keys for 8 heads. `keys(s)` returns a lane's part of the first operand
+// for the s-th 16 dimensions.
 template <int kDim, class Keys>
 __device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Keys& keys,
                                             float (&score)[4]) {
@@ -108,16 +109,16 @@ __device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Key
   }
 }
 
-// The key of a chunk whose row address a lane supplies to ldmatrix, and which of the two 16-byte
-// pieces of 16 dimensions it supplies.
+// The key of a chunk whose row address a lane supplies to ldmatrix, and the one of the two 16-byte
+// pieces of 16 dimensions that it supplies.
 __device__ __forceinline__ int score_key(int lane) { return lane & 15; }
 __device__ __forceinline__ int score_piece(int lane) { return lane >> 4; }
 
-// The key of a chunk whose row of values a lane addresses in add_chunk().
+// Returns the key of a chunk whose row of values a lane addresses in add_chunk().
 __device__ __forceinline__ int value_key(int lane) { return (lane & 7) + (lane >> 4) * 8; }
 
-// Adds the values of 16 keys, weighted by their probabilities. `row`: shared-memory address of the
-// values of value_key(lane), which are row `slot` of panels of `rows` rows.
+// Adds the values of 16 keys, weighted by their probabilities. `row` is the shared-memory address
+// of the values of value_key(lane), which are row `slot` of panels of `rows` rows.
 template <int kDim>
 __device__ __forceinline__ void add_chunk(RowSum<kDim>& sum, const float (&probs)[4], uint32_t row,
                                           int slot, int rows, int lane) {

@@ -1,12 +1,12 @@
-// A warp takes one row and the up to 8 query heads of one key/value head: keys are the 16-row
-// operand of mma.m16n8k16, the heads its 8 columns, so the instruction's shape is the same for any
-// number of rows. Tiles of 64 keys and values below the rows' boundary are copied whole into shared
-// memory, for all rows of a query tile; what lies in the tree is gathered by each row for itself,
-// 16 positions at a time, in the order of its own ancestors.
+// Attention with one warp per row. A warp takes one row and the up to 8 query heads of one
+// key/value head: keys are the 16-row operand of mma.m16n8k16, the heads its 8 columns, so the
+// instruction's shape is the same for any number of rows. Tiles of 64 keys and values below the
+// rows' boundary are copied whole into shared memory, for all rows of a query tile; each row
+// gathers its tree positions itself, 16 at a time, in the order of its own ancestors.
 //
-// Lower bound of its time: the cache's bytes over the memory's bandwidth for long contexts; for
-// short ones the chain queries -> scores -> partial result -> flag -> merge, each a trip through
-// the L2.
+// The lower bound of its time is the cache's bytes over the memory's bandwidth for long contexts;
+// for short ones it is the chain queries -> scores -> partial result -> flag -> merge, each a trip
+// through the L2.
 //  - one block per SM, each with about half of its shared memory: the next linear layer finds one
 //    place free on every SM (linear/cuda/linear.cu), and every block is resident, so that blocks
 //    may wait for one another;
@@ -38,7 +38,7 @@ namespace {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
 // Registers per thread: beside this kernel's block an SM has room for one of a linear layer
-// (linear/cuda/linear.cu). Many rows have no need of that.
+// (linear/cuda/linear.cu). Many rows do not need that.
 constexpr int registers(int dim, AttentionKernel kernel) {
   return kernel == AttentionKernel::kUnsplitKv || dim > 128 ? 255 : 144;
 }
@@ -105,7 +105,7 @@ __global__ void __maxnreg__(registers(kDim, kKernel))
       if (threadIdx.x == 0) arrive_release(args.arrivals + item.query_tile * heads + head, 1);
     }
   }
-  // The block is done with its items, so its shared memory is free. If units are few, they go to as
+  // The block has finished its items, so its shared memory is free. If units are few, they go to as
   // many SMs as possible; otherwise blocks without units leave their room to the next layer.
   if constexpr (!kUnsplitKv) {
     merge_share<kDim>(args, data, shared_bytes(kDim, kFused, args.stages) - kAttentionBarrierBytes,
@@ -115,13 +115,14 @@ __global__ void __maxnreg__(registers(kDim, kKernel))
 
 #else
 
-// Below sm_90 there is neither a bulk copy nor dependent launch; never launched there.
+// A stub below sm_90, which has neither bulk copies nor dependent launch; it is never launched
+// there.
 template <int kDim, AttentionKernel kKernel>
 __global__ void attention_kernel(const __grid_constant__ AttentionArgs) {}
 
 #endif
 
-constexpr int kSharedLimit = 227 * 1024;  // the most bytes of a block on sm_90
+constexpr int kSharedLimit = 227 * 1024;  // maximal bytes per block on sm_90
 
 using Kernel = void (*)(AttentionArgs);
 

@@ -1,10 +1,10 @@
 // Attention of few rows over long prefixes that they share. A span that all rows of some query
-// tiles see goes through shared memory once for up to 128 columns (one query head of one row each),
-// 64 per warpgroup. The last spans, in which rows differ, are taken by one warp per row
-// (attention/cuda/item.h). Partial results meet in the L2, and every block merges a share of them
-// (attention/cuda/merge.h).
+// tiles share passes through shared memory once for up to 128 columns (one query head of one row
+// each), 64 per warpgroup. One warp per row takes the last spans, in which rows differ
+// (attention/cuda/item.h). Partial results pass through the L2, and every block merges a share of
+// them (attention/cuda/merge.h).
 //
-// Lower bound of its time: the cache's bytes over the memory's bandwidth.
+// The lower bound of its time is the cache's bytes over the memory's bandwidth.
 //  - one launch, with half of an SM per block: its first tiles are requested while the layer before
 //    it runs, and the next layer's weights while it merges;
 //  - a loading warp keeps a ring of keys and values full, across items;
@@ -33,9 +33,9 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The block's prefix items if some have more than 64 columns: each warpgroup takes half of such an
-// item, and every second of the other items. Waits for the previous kernel before it reads queries,
-// or at the end. Leaves the ring where the items end.
+// Processes the block's prefix items if some have more than 64 columns: each warpgroup takes half
+// of such an item, and every second of the other items. Waits for the previous kernel before it
+// reads queries, or at the end. Leaves the ring at the position where the items end.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, uint32_t shared,
                                                      SharedRing<kDim>& ring) {
@@ -91,7 +91,7 @@ __device__ __forceinline__ void attend_wide_prefixes(const AttentionArgs& args, 
   if (!waited) wait_for_previous_kernel();
 }
 
-// Registers: a block fits beside one of a linear layer of 8 warps or, if narrow, of 16.
+// Registers allow a block to fit beside one of a linear layer of 8 warps or, if narrow, of 16.
 template <int kDim, bool kFused, bool kWide>
 __global__ void __maxnreg__(kWide ? 128 : 112)
     attention_shared_kernel(const __grid_constant__ AttentionArgs args) {
@@ -130,7 +130,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
   }
   const int count = args.step->num_items * heads;
   int work = static_cast<int>(gridDim.x - 1 - blockIdx.x);
-  if (work < count) meet();  // queries are no longer read
+  if (work < count) meet();  // no thread reads queries any more
   for (; work < count; work += gridDim.x) {
     const AttentionItemCuda item =
         step_data<AttentionItemCuda>(args.step, args.step->items_offset)[work / heads];
@@ -149,7 +149,7 @@ __global__ void __maxnreg__(kWide ? 128 : 112)
 
 #else
 
-// Below sm_90 there is no wgmma; never launched there.
+// A stub below sm_90, which has no wgmma; it is never launched there.
 template <int kDim, bool kFused, bool kWide>
 __global__ void attention_shared_kernel(const __grid_constant__ AttentionArgs) {}
 
@@ -161,8 +161,8 @@ Kernel kernel_for(bool fused) {
   return fused ? attention_shared_kernel<kDim, true, kWide>
                : attention_shared_kernel<kDim, false, kWide>;
 }
-// Heads of 64 dimensions take the wide kernel always: the memory brings their tiles faster than one
-// warpgroup computes probabilities from them.
+// Returns the kernel. Heads of 64 dimensions always take the wide one: the memory brings their
+// tiles faster than one warpgroup computes probabilities from them.
 Kernel kernel_for(int padded_dim, bool fused, bool wide) {
   return padded_dim == 64 ? kernel_for<64, true>(fused)
          : wide           ? kernel_for<128, true>(fused)

@@ -14,7 +14,7 @@
 namespace forerun::cuda {
 
 // Threads of a block: kThreads, then the loading warp. A block fits beside one of a linear layer
-// that asks for just over half of an SM.
+// that uses just over half of an SM.
 constexpr int kSharedThreads = kThreads + 32;
 constexpr int kSharedLimit = 115584;
 
@@ -31,21 +31,20 @@ struct SharedLayout {
   static constexpr int kSlotBarrierBytes = 16 * (kWorkSlots + kProbSlots);
 
   // [warpgroup] queries, in panels of 64 columns; in the narrow kernel one warpgroup's queries and
-  // the probabilities that it passes to the other. Later the values that rows gather for
-  // themselves.
+  // the probabilities that it passes to the other. Later the values that rows gather.
   static constexpr int kQueries = 0;
   static constexpr int kProbs = tile_bytes(kDim);
   static constexpr int kRing = 2 * tile_bytes(kDim);
   static constexpr int kStages =
       (kSharedLimit - kRing - kSmallBytes - kSlotBarrierBytes) / (kStageBytes + 16);
-  // Two barriers each: a half tile is filled, is free; work is there, has been read; probabilities
-  // are there, have been read.
+  // Two barriers each: a half tile is filled, is free; work is announced, has been read;
+  // probabilities are written, have been read.
   static constexpr int kBarriers = kRing + kStages * kStageBytes;
   static constexpr int kWorkBarriers = kBarriers + kStages * 16;
   static constexpr int kProbBarriers = kWorkBarriers + kWorkSlots * 16;
   static constexpr int kRescales = kProbBarriers + kProbSlots * 16;  // f32 [slot][64 columns]
   static constexpr int kWork = kRescales + kProbSlots * 64 * 4;
-  static constexpr int kLists = kRescales;  // takes this place after the prefix items
+  static constexpr int kLists = kRescales;  // replaces the rescales after the prefix items
   static_assert(kWarps * kMaxExtras <= kSmallBytes);
   static constexpr int kBytes = kRescales + kSmallBytes;
   static_assert(kBytes <= kSharedLimit);
@@ -53,9 +52,9 @@ struct SharedLayout {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The ring of half tiles: a tile's keys, its values, the next tile's keys and so on, counted alike
-// by all warps. A half tile is free after two arrivals of each warp of one warpgroup, or one of
-// each warp of both.
+// The ring of half tiles: a tile's keys, its values, the next tile's keys and so on, and all warps
+// count them in the same way. A half tile is free after two arrivals of each warp of one warpgroup,
+// or one of each warp of both.
 template <int kDim>
 struct SharedRing {
   using Layout = SharedLayout<kDim>;
@@ -82,7 +81,7 @@ struct SharedRing {
     barrier_wait(barrier(of), parity(of));
     return data(of);
   }
-  // The same for any thread. A warpgroup that has skipped an item may arrive before the slot's
+  // Does the same for any thread. A warpgroup that has skipped an item may arrive before the slot's
   // previous half tile has even landed. Parity cannot distinguish phases that are two apart, so the
   // warpgroup first waits until that half tile is released. (The release barrier is at most one
   // phase behind: the warp that announced the item had requested all half tiles before it.)
@@ -94,7 +93,7 @@ struct SharedRing {
     __syncwarp();
     if (static_cast<int>(threadIdx.x % 32) < arrivals) barrier_arrive(barrier(of) + 8);
   }
-  // The interface from which attend_item() takes tiles.
+  // These functions are the interface from which attend_item() takes tiles.
   __device__ __forceinline__ SharedTile wait_next() const {
     return {wait(half_tile), wait(half_tile + 1)};
   }
@@ -103,7 +102,7 @@ struct SharedRing {
     release(half_tile + 1, 1);
     half_tile += 2;
   }
-  // Requests the next half tile. One thread, in order.
+  // Requests the next half tile. One thread calls it, in order.
   __device__ __forceinline__ void request(const std::byte* source) {
     barrier_wait(barrier(half_tile) + 8, parity(half_tile) ^ 1);
     barrier_arrive_expect_tx(barrier(half_tile), Layout::kStageBytes);
@@ -114,7 +113,7 @@ struct SharedRing {
 
 // A prefix item for one part of a key/value head, as the loading warp announces it.
 struct PrefixWork {
-  int num_rows;  // 0: no more items
+  int num_rows;  // 0 if there are no more items
   int first_row, head, query_tile;
   int first_tile, tiles;
 };
@@ -132,7 +131,7 @@ template <int kDim>
 __device__ __forceinline__ uint32_t work_parity(int index) {
   return static_cast<uint32_t>(index / SharedLayout<kDim>::kWorkSlots) & 1;
 }
-// Waits for the block's next item and returns it. Called by all kThreads threads of the block.
+// Waits for the block's next item and returns it. All kThreads threads of the block call it.
 template <int kDim>
 __device__ __forceinline__ PrefixWork take_work(uint32_t shared, int index) {
   barrier_wait(work_barrier<kDim>(shared, index), work_parity<kDim>(index));
@@ -143,7 +142,7 @@ __device__ __forceinline__ PrefixWork take_work(uint32_t shared, int index) {
   return work;
 }
 
-// Where a tile's keys and values lie in the ring of half tiles when values are loaded one tile
+// Positions of a tile's keys and values in the ring of half tiles if values are loaded one tile
 // later than keys: K0 K1 V0 K2 V1 ...
 __device__ __forceinline__ uint32_t keys_half_tile(int tile) {
   return static_cast<uint32_t>(max(2 * tile - 1, 0));
@@ -152,7 +151,7 @@ __device__ __forceinline__ uint32_t values_half_tile(int tile, int tiles) {
   return static_cast<uint32_t>(min(2 * tile + 2, 2 * tiles - 1));
 }
 
-// The loading warp. A lane looks up the block of one tile of every 32.
+// The code of the loading warp. Each lane looks up the block of one tile of every 32.
 template <int kDim, bool kFused, bool kWide>
 __device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_t shared) {
   const int lane = threadIdx.x % 32;
@@ -160,8 +159,8 @@ __device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_
   const auto* const tables = step_data<int32_t>(args.step, args.step->tables_offset);
   const int num_prefixes = args.step->num_prefix_items;
   SharedRing<kDim> ring = {shared};
-  // Requests tiles [first, end) of a sequence. `late`: a tile's values come after the next tile's
-  // keys.
+  // Requests tiles [first, end) of a sequence. With `late`, a tile's values come after the next
+  // tile's keys.
   const auto request = [&](int table, int kv_head, int first, int end, bool late) {
     const std::byte* values = nullptr;
 #pragma unroll 1

@@ -28,8 +28,8 @@ struct WeightSlots {
 
   __device__ __forceinline__ uint32_t slot() const { return tile % Layout::kProbSlots; }
   __device__ __forceinline__ uint32_t parity() const { return tile / Layout::kProbSlots & 1; }
-  __device__ __forceinline__ uint32_t barrier() const {  // the filled barrier; the free one is 8
-                                                         // bytes behind it
+  // Filled barrier; the free one is 8 bytes behind it.
+  __device__ __forceinline__ uint32_t barrier() const {
     return shared + Layout::kProbBarriers + slot() * 16;
   }
   __device__ __forceinline__ uint32_t probs() const {
@@ -61,7 +61,7 @@ struct WeightSlots {
   }
 };
 
-// The first warpgroup: probabilities of the block's prefix items.
+// The code of the first warpgroup: computes probabilities of the block's prefix items.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args, uint32_t shared,
                                                       SharedRing<kDim>& ring) {
@@ -104,9 +104,9 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
   if (!waited) wait_for_previous_kernel();
 }
 
-// The second warpgroup: sums of values. It announces the partial results of both warpgroups, since
-// the first stores its own before its last probabilities. It waits for the previous kernel, which
-// may still read partial results.
+// The code of the second warpgroup: sums values. It announces the partial results of both
+// warpgroups, since the first stores its own before its last probabilities. It waits for the
+// previous kernel, which may still read partial results.
 template <int kDim>
 __device__ __forceinline__ void add_prefixes(const AttentionArgs& args, uint32_t shared,
                                              SharedRing<kDim>& ring) {

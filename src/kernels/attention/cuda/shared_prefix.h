@@ -1,5 +1,5 @@
-// Steps on a prefix item that both variants of the kernel of attention over shared prefixes
-// (attention/cuda/shared.cu) have in common. Device code; only that kernel includes it.
+// Code for prefix items that both variants of the kernel of attention over shared prefixes
+// (attention/cuda/shared.cu) use. Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +16,11 @@ namespace forerun::cuda {
 // A lane's two columns, g and g + 8 of its warp's 16.
 struct PrefixColumns {
   bool is_there[2];
-  int own_head[2];  // head of the part
+  int own_head[2];  // index of the head in the part
   int last_visible[2];
   int first_partial[2];  // partial result of the row's first span
 
-  // The warpgroup's rows are the `num_rows` rows of the item after the first `skipped`.
+  // The warpgroup's rows are the item's `num_rows` rows behind the first `skipped`.
   __device__ __forceinline__ PrefixColumns(const AttentionArgs& args, const PrefixWork& work,
                                            int skipped, int num_rows) {
     const auto* const rows = step_data<AttentionRowCuda>(args.step, args.step->rows_offset);
@@ -36,8 +36,8 @@ struct PrefixColumns {
       first_partial[i] = step_row.first_partial;
     }
   }
-  // Number of the partial result of column i. Computed only when needed: the loads that it depends
-  // on are in flight meanwhile.
+  // Returns the number of the partial result of column i. It is computed when needed, and the loads
+  // before it are in flight meanwhile.
   __device__ __forceinline__ int partial(const PrefixWork& work, int i) const {
     return first_partial[i] + span_of(last_visible[i], work.first_tile);
   }
@@ -66,7 +66,7 @@ __device__ __forceinline__ void stage_prefix_queries(const AttentionArgs& args,
                });
   if (!waited) wait_for_previous_kernel();
   waited = true;
-  named_barrier(barrier, 128);  // the previous queries are no longer read
+  named_barrier(barrier, 128);  // no thread reads the previous queries any more
   columns.stage(queries);
   named_barrier(barrier, 128);
 }

@@ -1,4 +1,4 @@
-// Steps for the test and the bench of attention on a GPU: trees and rows of a prefix, and the bytes
+// Steps for the test and the bench of attention on a GPU: trees, rows of a prefix, and the data
 // that the kernels read.
 #pragma once
 
@@ -14,7 +14,7 @@
 
 namespace forerun::cuda {
 
-// Rows of one or more sequences, with the lists that they point to.
+// Rows of one or more sequences, with their block tables and lists.
 struct TestStep {
   std::vector<AttentionRow> rows;
   std::vector<int32_t> sequence_of;  // by row
@@ -22,8 +22,7 @@ struct TestStep {
   std::vector<std::vector<int32_t>> ancestors;
 
   // Adds a tree: `prefix` tokens and `old_nodes` of its nodes lie in the cache, `new_nodes` are
-  // rows. Node j hangs under a node before it or under the prefix; with `arity` 1 the tree is a
-  // chain.
+  // rows. Each node's parent is an earlier node or the prefix; with `arity` 1 the tree is a chain.
   void add_tree(int32_t prefix, int32_t old_nodes, int32_t new_nodes, int32_t arity);
   // Adds rows that extend the prefix.
   void add_chain(int32_t prefix, int32_t count);
@@ -74,7 +73,7 @@ inline void TestStep::add_tree(int32_t prefix, int32_t old_nodes, int32_t new_no
   }
 }
 
-// The data of a step: `kv_slots` and `angles` as AttentionStepCuda says, by row.
+// Returns the data of a step: `kv_slots` and `angles` are as in AttentionStepCuda, by row.
 inline std::vector<std::byte> step_bytes(const AttentionPlanCuda& plan,
                                          std::span<const int32_t> kv_slots,
                                          std::span<const float> angles) {

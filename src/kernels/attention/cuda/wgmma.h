@@ -1,6 +1,6 @@
 // Products of a warpgroup for attention: 64 columns (queries) times the keys or values of a tile of
-// 64 positions, as it lies in the cache (attention/cuda/kv_layout.h). They give the bits of
-// mma.m16n8k16 over the same 16 inputs, whichever operand is which. Device code.
+// 64 positions in the cache's layout (attention/cuda/kv_layout.h). They give the bits of
+// mma.m16n8k16 over the same 16 inputs, with either order of operands. Device code.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace forerun::cuda {
 
 constexpr int kPanelBytes = 64 * kPanelRowBytes;  // one panel of a tile
 
-// Descriptor of values as the second operand: 16 positions by all dimensions. `address`: row of the
-// first position in shared memory.
+// Returns the descriptor of values as the second operand: 16 positions by all dimensions. `address`
+// is the row of the first position in shared memory.
 __device__ __forceinline__ uint64_t wgmma_values(uint32_t address) {
   constexpr uint64_t kSwizzle = uint64_t{1} << 62;
   constexpr uint64_t kEightRows = uint64_t{8 * kPanelRowBytes >> 4} << 32;
@@ -43,7 +43,7 @@ __device__ __forceinline__ uint64_t wgmma_values(uint32_t address) {
   "%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,"  \
   "%62,%63}"
 
-// d (+)= 64 columns x 16 dimensions times 32 or 64 keys.
+// Computes d (+)= 64 columns x 16 dimensions times 32 or 64 keys.
 template <bool kAdd>
 __device__ __forceinline__ void wgmma_scores(float (&d)[4][4], uint64_t queries, uint64_t keys) {
   asm volatile(
@@ -60,7 +60,7 @@ __device__ __forceinline__ void wgmma_scores(float (&d)[8][4], uint64_t queries,
                : FORERUN_ROWS_8
                : "l"(queries), "l"(keys), "n"(kAdd ? 1 : 0));
 }
-// d += 64 columns x 16 positions times 64 or 128 dimensions.
+// Computes d += 64 columns x 16 positions times 64 or 128 dimensions.
 __device__ __forceinline__ void wgmma_add_values(float (&d)[8][4], const uint32_t (&a)[4],
                                                  uint64_t values) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " FORERUN_SUMS_8
@@ -77,7 +77,7 @@ __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], const uint32
                : FORERUN_ROWS_16
                : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(values));
 }
-// The same with the probabilities, 64 columns x 16 positions, in shared memory.
+// Does the same with the probabilities, 64 columns x 16 positions, in shared memory.
 __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], uint64_t probs,
                                                  uint64_t values) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 " FORERUN_SUMS_16
@@ -86,7 +86,7 @@ __device__ __forceinline__ void wgmma_add_values(float (&d)[16][4], uint64_t pro
                : FORERUN_ROWS_16
                : "l"(probs), "l"(values));
 }
-// Return once all products that this warp asked for are in `d`.
+// Return once all products of this warp are in `d`.
 __device__ __forceinline__ void wgmma_wait(float (&d)[4][4]) {
   asm volatile("wgmma.wait_group.sync.aligned 0;" : FORERUN_ROWS_4 : : "memory");
 }

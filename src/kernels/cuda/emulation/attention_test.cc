@@ -1,5 +1,6 @@
-// The attention kernels, emulated on the host (kernels/cuda/emulation/emulation.h). Every kernel
-// gives the same bits and agrees with plain loops, in whatever order warps run and copies complete.
+// Tests the attention kernels, emulated on the host (kernels/cuda/emulation/emulation.h). Every
+// kernel must give the same bits and agree with plain loops, in whatever order warps run and copies
+// complete.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -18,9 +19,10 @@ class AttentionEmulation : public testing::Test, protected AttentionKernels {
  protected:
   AttentionEmulation() { multiprocessors = multiprocessor_count().value(); }
 
-  // Cases beside those that every kernel needs, which take most of the time.
+  // Returns whether to run the cases beyond those that every kernel needs; they take most of the
+  // time.
   static bool runs_all() { return test_part() == 1; }
-  // Orders of warps and copies in which the largest cases run.
+  // Returns the number of orders of warps and copies for the largest cases.
   static uint32_t orders() { return runs_all() ? 2 : 1; }
   static TestStep tree(int32_t prefix, int32_t old_nodes, int32_t new_nodes, int32_t arity) {
     TestStep step;
@@ -34,7 +36,7 @@ class AttentionEmulation : public testing::Test, protected AttentionKernels {
   }
 };
 
-// Rows that differ in their last tiles, over short contexts. They use clusters of blocks.
+// The rows differ in their last tiles, over short contexts. They use clusters of blocks.
 TEST_F(AttentionEmulation, TreesOverShortContexts) {
   min_kv_parts = 8;
   for (uint32_t seed = 1; seed <= orders(); ++seed) {
@@ -50,7 +52,7 @@ TEST_F(AttentionEmulation, TreesOverShortContexts) {
   EXPECT_TRUE(has_run(AttentionKernel::kSplitKv));
 }
 
-// So many rows that clusters of 32 columns would not all fit on the GPU at once.
+// There are so many rows that clusters of 32 columns would not all fit on the GPU at once.
 TEST_F(AttentionEmulation, TreesOfManyRowsOverShortContexts) {
   min_kv_parts = 8;
   check({4, 1, 128}, tree(1000, 0, 32, 3), 0, "32 rows");
@@ -64,7 +66,7 @@ TEST_F(AttentionEmulation, TreesOverLongContexts) {
   EXPECT_GT(shared_prefixes(), 0);
 }
 
-// Rows of a prompt, too few for one item per multiprocessor.
+// The rows of a prompt are too few for one item per SM.
 TEST_F(AttentionEmulation, PrefillClustersOfEightBlocks) {
   EXPECT_EQ(check({4, 1, 128}, chain(4010, 34), 0, "two rounds of eight blocks"),
             AttentionKernel::kPrefillCluster8FusedRope);

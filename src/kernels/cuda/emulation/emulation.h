@@ -1,4 +1,4 @@
-// Runs CUDA kernels on the host, so that their logic is tested without a GPU.
+// An emulator of CUDA kernels on the host, so that tests of their logic need no GPU.
 //
 // A kernel's source is compiled as C++. Instead of kernels/cuda/ptx.h and its neighbours it
 // includes the headers under emulation/include, which implement the same instructions in C++. Every
@@ -8,7 +8,7 @@
 // and its target holds 0xff until then. So a missing barrier shows in the results; a superfluous
 // barrier or a deadlock ends the program with a message.
 //
-// The emulation rounds a sum of 16 products once, for all kernels alike: tests compare bits among
+// The emulation rounds a sum of 16 products once, in all kernels: tests compare bits between
 // emulated kernels, not with a GPU's.
 #pragma once
 
@@ -61,7 +61,7 @@ struct Thread {
   Block* block = nullptr;
   jmp_buf context = {};
   bool has_ended = false;
-  const uint64_t* waits_for = nullptr;  // until this is no longer `seen`
+  const uint64_t* waits_for = nullptr;  // the thread waits until this is no longer `seen`
   uint64_t seen = 0;
   std::vector<std::function<void()>> copies;  // asynchronous copies of this thread
 
@@ -86,8 +86,8 @@ struct Launch {
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<std::unique_ptr<Meeting>> clusters;
   std::vector<Thread> threads;
-  std::vector<std::function<void()>> background;  // done in any order
-  bool has_moved = false;                         // whether anything has moved since the last round
+  std::vector<std::function<void()>> background;  // completed in any order
+  bool has_moved = false;  // whether anything has progressed since the last round
   std::mt19937 random;
 };
 
@@ -138,8 +138,8 @@ inline uint32_t own_address(uint32_t offset) {
   return offset | thread().block->number << kWindowBits;
 }
 
-// Called by all threads of a warp (kCount 32) or warpgroup (128), each with an operand. The last
-// thread to arrive calls `work` with all operands.
+// Runs an instruction that all threads of a warp (kCount 32) or warpgroup (128) execute, each with
+// an operand. The last thread to arrive calls `work` with all operands.
 template <uint32_t kCount, class Operand, class Work>
 void together(const void* instruction, Operand& own, const Work& work) {
   Block& block = *thread().block;
@@ -155,7 +155,7 @@ void together(const void* instruction, Operand& own, const Work& work) {
   meet(group.meeting, kCount);
 }
 
-// Each lane gets the value of the lane that it names.
+// Returns the value of the lane that each lane names.
 template <class T>
 T shuffle(T value, uint32_t from) {
   struct Operand {

@@ -1,6 +1,6 @@
-// The kernels of linear layers, emulated on the host (kernels/cuda/emulation/emulation.h). A row
-// has the same bits beside any other rows and in every kernel, and agrees with plain loops, in
-// whatever order warps run and copies complete.
+// Tests the kernels of linear layers, emulated on the host (kernels/cuda/emulation/emulation.h). A
+// row must have the same bits beside any other rows and in every kernel, and agree with plain
+// loops, in whatever order warps run and copies complete.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct Layer {
   Shape shape;
   bool gated;
   DeviceBuffer inputs, squares, bias, residual;
-  int64_t stride;  // stride of outputs, the same as in run()
+  int64_t stride;  // of the outputs, as in run()
 
   Layer(LinearFormat format, const Shape& of, bool is_gated)
       : shape(of), gated(is_gated), stride((of.out + 3) / 4 * 4 + 8) {
@@ -91,7 +91,7 @@ TEST_P(LinearEmulation, RowsHaveTheSameBitsInAnyCompany) {
   const LinearFormat format = GetParam();
   std::set<int> splits;  // blocks that share a tile of many rows
   std::vector<Shape> shapes = {{1152, 136, 3, 1}, {1024, 64, 2, 4}, {256, 3200, 1, 1}};
-  // The grouped formats are alike.
+  // The grouped formats are alike, so they need fewer shapes.
   if (!is_grouped(format)) shapes.insert(shapes.end(), {{256, 40, 1, 1}, {1024, 224, 4, 2}});
   for (const Shape& shape : shapes) {
     const SourceTensor source(format, shape.in, shape.out, 17);

@@ -15,7 +15,7 @@ struct TensorMap {
 };
 TensorMap tensor_map_of(const CUtensorMap& map);
 
-// Swizzled address of a byte, for rows of 64 or 128 bytes.
+// Returns the swizzled address of a byte, for rows of 64 or 128 bytes.
 inline uint32_t swizzled(uint32_t address, uint32_t row_bytes) {
   return address ^ (address >> 7 & (row_bytes == 128 ? 7u : 3u)) << 4;
 }

@@ -1,4 +1,4 @@
-// Time of looking up rows of a bf16 table by one thread.
+// Measures the look-up of rows of a bf16 table by one thread.
 #include <benchmark/benchmark.h>
 
 #include <vector>

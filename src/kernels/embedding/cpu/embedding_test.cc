@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kVocab = 50;
 
-// Values that bf16 cannot represent, in tables with NaNs between the rows.
+// Tests values that bf16 cannot represent, in tables with NaNs between the rows.
 template <class T, class F>
 std::vector<T> make_table(int64_t dim, int64_t stride, F from_float) {
   std::vector<T> table(static_cast<size_t>(kVocab * stride),
@@ -71,7 +71,7 @@ TEST(Embedding, LooksUpRowsOfAPackedHead) {
   const std::vector<bf16> table = make_table<bf16>(kDim, kDim, [](float x) { return to_bf16(x); });
   const MatrixView<const bf16> rows(table.data(), {kVocab, kDim});
   check(PackedTable{LinearWeight::pair_bf16(rows)}, kDim);
-  // A token that the head has no row for.
+  // The head has no row for this token.
   std::vector<float> y(kDim, 1.0f);
   const std::vector<int32_t> tokens = {kVocab};
   embedding(Team(0, 1, nullptr), PackedTable{LinearWeight::pair_bf16(rows)}, tokens, false,

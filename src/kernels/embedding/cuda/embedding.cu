@@ -1,7 +1,7 @@
-// Lower bound of its time: one trip over the bus for the token and most of the Step's data, and one
-// trip to memory for the token's row, whatever its format. The loads are plain, although the host
-// writes the data: it has done so before the launch, and uncached loads would each take a trip of
-// their own.
+// The lower bound of its time is one trip over the bus for the token and most of the Step's data,
+// and one trip to memory for the token's row, whatever its format. The loads are plain, although
+// the host writes the data: it has done so before the launch, and uncached loads would take a trip
+// each.
 #include <cuda_bf16.h>
 
 #include <algorithm>
@@ -18,15 +18,15 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kFewestBlocks = 16;  // blocks that copy the Step's data
-// 16-byte words of the Step's data that are loaded before their number is known.
+// The number of 16-byte words of the Step's data that are loaded before their number is known.
 constexpr int kAheadVectors = 512;
 static_assert(kAheadVectors <= kFewestBlocks * kThreads);
 
-// Writes the inputs of the next norm. `x`: values 8 * vector to 8 * vector + 7 of a row, four pairs
-// of bf16. Writes their products with the norm's weight and, from every other lane, the sum of the
-// squares of 16 values, added in the same order as a linear layer adds them (write_squares()),
-// since in a later stage of a pipeline this kernel replaces the linear layer before it. For whole
-// warps; lanes that are not `valid` are past the row's end.
+// Writes the inputs of the next norm. `x` has values 8 * vector to 8 * vector + 7 of a row, four
+// pairs of bf16. Writes their products with the norm's weight and, from every other lane, the sum
+// of the squares of 16 values, added in the same order as a linear layer adds them
+// (write_squares()), since in a later stage of a pipeline this kernel replaces the linear layer
+// before it. For whole warps; lanes that are not `valid` are past the row's end.
 __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_t row, int vector,
                                            bool valid, uint4 x) {
   const NormOutputCuda& norm = call.next_norm;
@@ -51,7 +51,7 @@ __device__ __forceinline__ void write_norm(const EmbeddingCallCuda& call, int64_
   if (vector % 2 == 0) norm.squares[row * (call.dim / kNormGroup) + vector / 2] = sum;
 }
 
-// Values 8 * vector to 8 * vector + 7 of a row, four pairs of bf16.
+// Returns values 8 * vector to 8 * vector + 7 of a row, four pairs of bf16.
 template <LinearFormat kFormat>
 __device__ __forceinline__ uint4 eight_values(const std::byte* row, int vector) {
   if constexpr (kFormat == LinearFormat::kBf16) {

@@ -1,5 +1,5 @@
-// The first kernel of a forward against plain loops, from tables of all formats. Runs on a GPU of
-// compute capability 9.0 and, emulated, on the host (kernels/cuda/emulation).
+// Compares the first kernel of a forward pass with plain loops, for tables of all formats. Runs on
+// a GPU of compute capability 9.0 and, emulated, on the host (kernels/cuda/emulation).
 #include "kernels/embedding/cuda/embedding.h"
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class EmbeddingCuda : public testing::TestWithParam<LinearFormat> {
   void SetUp() override { SKIP_WITHOUT_GPUS(1); }
 };
 
-// Two words, `tokens`, then numbers.
+// Returns two words, `tokens`, then numbers.
 std::vector<std::byte> step_of(const std::vector<int32_t>& tokens) {
   std::vector<int32_t> words(kBytes / 4);
   for (size_t i = 0; i < words.size(); ++i) words[i] = static_cast<int32_t>(i * 7);

@@ -1,5 +1,5 @@
-// The kernels of taps and of a trained head's input, against plain loops. Runs on a GPU of compute
-// capability 9.0 and, emulated, on the host (kernels/cuda/emulation).
+// Compares the kernels of taps and of a trained head's input with plain loops. Runs on a GPU of
+// compute capability 9.0 and, emulated, on the host (kernels/cuda/emulation).
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -25,7 +25,7 @@ namespace {
 constexpr float kEps = 1e-5f;
 constexpr uint16_t kPoison = 0x7fc1;  // NaN
 
-// A Step's data: two words, then a list, whose offset the second word is.
+// Returns a Step's data: two words, then a list; the second word is its offset.
 template <class T>
 std::vector<std::byte> step_of(const std::vector<T>& list) {
   constexpr int32_t kListOffset = 32;
@@ -69,8 +69,8 @@ double value_of(ActivationFormat format, uint16_t bits) {
   return static_cast<double>(to_float(f16{bits})) / static_cast<double>(kF16Scale);
 }
 
-// Each value within a rounding of what is expected, or within two of bf16 where it was rounded
-// `before`; NaN never is.
+// Expects each value to be within one rounding of the expected one, or within two of bf16 if it was
+// rounded `before`; NaN is always wrong.
 void expect_row(const std::vector<uint16_t>& found, int64_t begin, ActivationFormat format,
                 const std::vector<double>& expected, const std::string& what, bool before = false) {
   const double rounding = format == ActivationFormat::kBf16 || before ? 1.0 / 128 : 1.0 / 1024;

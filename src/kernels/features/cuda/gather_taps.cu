@@ -8,7 +8,7 @@
 namespace forerun::cuda {
 namespace {
 
-// One block per row.
+// Each block takes a row.
 __global__ void __launch_bounds__(kRowThreads)
     gather_taps_kernel(const __grid_constant__ GatherTapsCallCuda call) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -1,5 +1,5 @@
-// Gathers the target's taps of a trained head's rows, normalized where the head wants it, as the
-// input of their projection (fc).
+// A kernel that gathers the target's taps of a trained head's rows, normalized if the head has such
+// norms, as the input of their projection (fc).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -19,12 +19,12 @@ struct GatherTapsCallCuda {
   const std::byte* step = nullptr;
   int32_t features_offset_offset = 0;
   const __nv_bfloat16* store = nullptr;  // the target's store, [places][width]
-  int64_t width = 0;                     // width of all taps of a place, a multiple of 8
-  // [width], the weights of the norms, each over `norm_width` values; null: no norm.
+  int64_t width = 0;                     // values of all taps of a place, a multiple of 8
+  // [width], the weights of the norms, each over `norm_width` values; null for no norm.
   const float* norms = nullptr;
   int64_t norm_width = 0;  // divides `width`; a multiple of 8
   float eps = 0;
-  // [rows][output_stride]; rows with other features keep what they hold.
+  // [rows][output_stride]; rows with other features keep their contents.
   uint16_t* output = nullptr;
   int64_t output_stride = 0;
   ActivationFormat format = ActivationFormat::kBf16;

@@ -1,5 +1,5 @@
-// One block a row. A thread keeps to its own columns, so that what it has written to the stream
-// needs no barrier before it is read again.
+// Each block takes a row. A thread keeps to its own columns, so it can read its writes to the
+// stream without a barrier.
 #include <string>
 
 #include "kernels/cuda/launch.h"
@@ -15,8 +15,8 @@ __device__ __forceinline__ RowFeatureCuda feature_of_row(const JoinFeaturesCallC
   return reinterpret_cast<const RowFeatureCuda*>(call.step + offset)[blockIdx.x];
 }
 
-// Writes the row's feature to the stream, normalized first where it is the head's own and such a
-// norm is given. Returns its sum of squares.
+// Writes the row's feature to the stream, normalized first if it is the head's own and there is
+// such a norm. Returns its sum of squares.
 __device__ __forceinline__ float start_stream(const JoinFeaturesCallCuda& call, uint4* stream) {
   const RowFeatureCuda feature = feature_of_row(call);
   const bool is_own = feature.source == RowFeatureCuda::kOwn;

@@ -1,5 +1,6 @@
-// The input of a trained head's first layer: for each row the normalized embedding of its token and
-// its normalized feature, side by side; and the residual stream, which starts as the feature.
+// A kernel that makes the input of a trained head's first layer: for each row the normalized
+// embedding of its token and its normalized feature, side by side, and the residual stream, which
+// starts as the feature.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -13,20 +14,21 @@
 
 namespace forerun::cuda {
 
-// All pointers are device memory, 16-byte aligned. Norms are as rms_norm/rms_norm.h says, with
-// values rounded to bf16 wherever they go to the stream.
+// All pointers are device memory, 16-byte aligned. Norms are as in rms_norm/rms_norm.h, with values
+// rounded to bf16 wherever they go to the stream.
 struct JoinFeaturesCallCuda {
   // The Step's data; at `features_offset_offset` lies the int32 offset of RowFeatureCuda [rows].
   const std::byte* step = nullptr;
   int32_t features_offset_offset = 0;
-  // [rows][stride]: embeddings; features of the target, projected, where the rows have them (may be
-  // null if no row does); the residual stream, written.
+  // [rows][stride]: embeddings; projected features of the target (null if no row has one); and the
+  // output, the residual stream.
   const __nv_bfloat16* embedded = nullptr;
   const __nv_bfloat16* projected = nullptr;
   __nv_bfloat16* stream = nullptr;
   int64_t stride = 0;
-  const __nv_bfloat16* own = nullptr;  // the head's store, [places][dim]; null: no row's feature
-  // [dim], the norm that features of the head's store go through first; null: none.
+  // The head's store, [places][dim]; null if no row's feature is there.
+  const __nv_bfloat16* own = nullptr;
+  // [dim], the norm for features of the head's store; null for none.
   const float* own_norm = nullptr;
   const float* embedding_norm = nullptr;  // [dim]
   const float* feature_norm = nullptr;    // [dim]

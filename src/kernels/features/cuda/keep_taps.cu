@@ -1,4 +1,4 @@
-// Copies taps. At best it takes one trip to memory. The kernel lies between two layers, so that its
+// Copies taps, which takes at least one trip to memory. The kernel lies between two layers, so its
 // blocks are few and small: the next layer's blocks begin beside them.
 #include <string>
 
@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One block per row that is kept.
+// Each block takes a row with taps.
 __global__ void __launch_bounds__(kThreads)
     keep_taps_kernel(const __grid_constant__ KeepTapsCallCuda call) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

@@ -1,4 +1,5 @@
-// Keeps taps on a GPU: copies hidden rows into places of a store (model/cuda/tap_store.h).
+// A kernel that keeps taps on a GPU: it copies hidden rows to places of a store
+// (model/cuda/tap_store.h).
 #pragma once
 
 #include <cuda_bf16.h>
@@ -11,7 +12,7 @@
 
 namespace forerun::cuda {
 
-// A row of a pass whose hidden states are kept, and their place in the store.
+// A row of a pass that keeps its hidden states, and their place in the store.
 struct TapPlaceCuda {
   int32_t row = 0;
   int32_t place = 0;
@@ -26,7 +27,7 @@ struct KeepTapsCallCuda {
   int32_t taps_offset_offset = 0;
   const __nv_bfloat16* hidden = nullptr;  // [rows][hidden_stride]
   int64_t hidden_stride = 0;
-  __nv_bfloat16* store = nullptr;  // [places][store_stride]; a row is copied to a place's beginning
+  __nv_bfloat16* store = nullptr;  // [places][store_stride]; a row goes to the begin of a place
   int64_t store_stride = 0;
   int64_t dim = 0;  // elements of a row; like the strides, a multiple of 8
   int32_t rows = 0;

@@ -1,5 +1,5 @@
-// The features of a pass's rows, as a trained head's kernels read them from the Step's data: the
-// hidden row that each row starts from, in a place of the head's own store or of its target's.
+// The features of a pass's rows in the Step's data, for a trained head's kernels: the hidden state
+// that each row starts from, in a place of the head's own store or of its target's.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace forerun::cuda {
 
 struct RowFeatureCuda {
   enum Source : int32_t {
-    kNone,  // rows that only fill up the pass start from zeros
+    kNone,  // padding rows of the pass start from zeros
     kOwn,
     kTarget,
   };

@@ -1,5 +1,5 @@
-// What kernels of one block a row share: rows of bf16 in vectors of 8, and sums over the block.
-// Device code.
+// Device code for kernels with one block per row: rows of bf16 in vectors of 8, and sums over the
+// block.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ inline constexpr int kRowThreads = 256;
 // Bytes of dynamic shared memory that sum_over_row() uses.
 inline constexpr int kRowSumBytes = kRowThreads / 32 * 4;
 
-// Eight neighbouring values of a row as f32.
+// Eight adjacent values of a row as f32.
 struct RowVector {
   float values[8];
 
@@ -22,7 +22,7 @@ struct RowVector {
     for (int i = 0; i < 8; ++i) sum = __fmaf_rn(values[i], values[i], sum);
     return sum;
   }
-  // Each value times `scale` times the weight of its column.
+  // Returns each value times `scale` times the weight of its column.
   __device__ __forceinline__ RowVector normed(float scale, const float* weights) const {
     RowVector out;
 #pragma unroll
@@ -48,13 +48,13 @@ __device__ __forceinline__ RowVector widen(uint4 x) {
   return out;
 }
 
-// The sum of all threads' values, in an order that depends on nothing else. Called by all threads
-// of a block of kRowThreads.
+// Returns the sum of all threads' values, in a fixed order. All threads of a block of kRowThreads
+// call it.
 __device__ __forceinline__ float sum_over_row(float value) {
 #pragma unroll
   for (int lanes = 16; lanes > 0; lanes /= 2) value += __shfl_xor_sync(~0u, value, lanes);
   const uint32_t sums = dynamic_shared_address();
-  __syncthreads();  // the previous sums have been read
+  __syncthreads();  // all threads have read the previous sums
   if (threadIdx.x % 32 == 0) store_shared_4(sums + threadIdx.x / 32 * 4, __float_as_uint(value));
   __syncthreads();
   float sum = 0;
@@ -65,7 +65,7 @@ __device__ __forceinline__ float sum_over_row(float value) {
   return sum;
 }
 
-// The factor of RMSNorm for a row of `width` values with this sum of squares.
+// Returns the factor of RMSNorm for a row of `width` values with this sum of squares.
 __device__ __forceinline__ float inverse_rms(float squares, int64_t width, float eps) {
   return rsqrtf(squares / static_cast<float>(width) + eps);
 }

@@ -17,7 +17,7 @@ __global__ void __launch_bounds__(kThreads)
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
   launch_dependents();
 #endif
-  // Columns never change, so they are read while the head still runs.
+  // Columns never change, so the kernel reads them while the head still runs.
   const int32_t first =
       static_cast<int32_t>(blockIdx.x) * kTokensOfBlock + static_cast<int32_t>(threadIdx.x);
   int32_t columns[kTokensOfThread];

@@ -1,5 +1,5 @@
-// Spreads the logits of a reduced vocabulary over the tokens that its rows stand for. Tokens that
-// it lacks get -infinity.
+// A kernel that spreads the logits of a reduced vocabulary to the columns of its rows' tokens.
+// Other tokens get -infinity.
 #pragma once
 
 #include <cuda_runtime_api.h>

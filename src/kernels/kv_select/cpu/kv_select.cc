@@ -1,5 +1,5 @@
-// Scores come from the tiles of attention (attention/cpu/tile.h), for 64 tokens and all queries of
-// a KV head at a time, and are kept until every query's sum is known.
+// Selects tokens. Scores come from the tiles of attention (attention/cpu/tile.h), for 64 tokens and
+// all queries of a KV head at a time, and are kept until every query's sum is known.
 #include "kernels/kv_select/kv_select.h"
 
 #include <algorithm>
@@ -20,7 +20,7 @@ int32_t group_of(const KvSelectionCall& call, const PagedKv& kv) {
 
 int32_t tiles_of(int32_t tokens) { return (tokens + kAttentionTile - 1) / kAttentionTile; }
 
-// Number of tiles that any observer attends to.
+// Returns the number of tiles that any observer attends to.
 int32_t tiles_weighed(const KvSelectionCall& call) {
   return tiles_of(call.weighed(call.queries.dim(0) - 1));
 }
@@ -86,7 +86,7 @@ void score_codes(const KvSelectionCall& call, const PagedKv& kv, int32_t kv_head
             scratch);
 }
 
-// Maximum of 64 scores, in independent lanes so that the compiler vectorizes the loop.
+// Returns the maximum of 64 scores, in independent lanes so that the compiler vectorizes the loop.
 float highest_of(const float* scores) {
   std::array<float, 16> highest;
   std::copy_n(scores, highest.size(), highest.begin());
@@ -120,7 +120,7 @@ void add_weights(const KvSelectionCall& call, const PagedKv& kv, std::vector<flo
     for (int32_t tile = 0; tile < num_tiles; ++tile) {
       sum += kernels_of(kv).powers(of_tile(tile), kAttentionTile, highest);
     }
-    // Skips queries of NaN: they come from a draft token, which the text may never contain.
+    // Skips queries of NaN: they come from a draft token that may never be accepted.
     if (!(sum > 0.0)) continue;
     const auto share = static_cast<float>(1.0 / sum);
     for (int32_t begin = 0; begin < call.tokens; begin += kAttentionTile) {

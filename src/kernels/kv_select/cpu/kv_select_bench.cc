@@ -1,4 +1,4 @@
-// Time of one layer's selection by number of tokens, observers and threads.
+// Measures one layer's selection by number of tokens, observers and threads.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -12,7 +12,8 @@
 namespace forerun {
 namespace {
 
-// Args: query heads, KV heads, head_dim, tokens, observers, threads. Selects 512 tokens.
+// The arguments are query heads, KV heads, head_dim, tokens, observers and threads. Selects 512
+// tokens.
 void choose(benchmark::State& state) {
   const auto arg = [&state](size_t index) { return static_cast<int32_t>(state.range(index)); };
   const int32_t num_heads = arg(0), tokens = arg(3), observers = arg(4), threads = arg(5);

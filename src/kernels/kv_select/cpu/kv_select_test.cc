@@ -1,5 +1,5 @@
-// The selection against importance computed by plain loops, and the gathered keys and values
-// against the cache.
+// Compares the selection with importance computed by plain loops, and the gathered keys and values
+// with the cache.
 #include "kernels/kv_select/kv_select.h"
 
 #include <gtest/gtest.h>
@@ -34,7 +34,8 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
       queries_.insert(queries_.end(), query.begin(), query.end());
     }
   }
-  // Each observer attends to `weighed_step` (0 or 1) more tokens than the one before.
+  // Returns a call in which each observer attends to `weighed_step` (0 or 1) more tokens than the
+  // one before.
   KvSelectionCall call(int32_t tokens, int32_t chosen, int32_t weighed_step) const {
     const int32_t observers = std::get<2>(GetParam());
     return {.queries = {queries_.data(), {observers, width_}},
@@ -52,8 +53,8 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
     scratch.reserve(team_size, call, 2 * kKvHeads, cache_.kv());
     device->run([&](const Team& team) { select_kv(team, call, cache_.kv(), &scratch); });
   }
-  // Expects the gathered tokens to be in the order of the text, and none to be less important,
-  // beyond a relative tolerance, than the least of the `chosen` most important tokens.
+  // Expects the gathered tokens to be in sequence order, and none to be less important, beyond a
+  // relative tolerance, than the least of the `chosen` most important tokens.
   void expect_the_most_important(const KvSelectionCall& call, const std::vector<double>& importance,
                                  double tolerance) const {
     for (int32_t kv_head = 0; kv_head < kKvHeads; ++kv_head) {
@@ -76,7 +77,7 @@ class KvSelect : public ::testing::TestWithParam<std::tuple<DType, int32_t, int3
       }
     }
   }
-  // The key, piece by piece, and the value of a slot.
+  // Returns the key, piece by piece, and the value of a slot.
   std::vector<std::byte> slot_of(int32_t block, int32_t offset, int32_t kv_head) const {
     const PagedKv& kv = cache_.kv();
     std::vector<std::byte> bytes;
@@ -133,7 +134,7 @@ TEST_P(KvSelect, QueriesOfNanSayNothing) {
   EXPECT_EQ(gathered(), expected);
 }
 
-// Selection by an index of the candidate tokens, which is built first and then grows.
+// Selects by an index of the candidate tokens, which is built first and then grows.
 TEST_P(KvSelect, FindsTheMostImportantTokensByTheirQuantizedKeys) {
   const std::vector<int32_t> index = {6, 7, 8, 9, 10, 11, 12, 13};
   ASSERT_GE(static_cast<int32_t>(index.size()), pq_index_blocks(640, cache_.kv().head_dim));

@@ -1,8 +1,8 @@
 // Selection of KV tokens by observed attention (kv_select/cuda/kv_select.h).
 //
-// Lower bound of its time: reading the keys twice. Tensor cores compute scores for tiles of 64 keys
-// x 64 queries (a query is one head of one observer), which pass through shared memory as f32. The
-// order of all sums depends only on the sizes in the call.
+// The lower bound of its time is reading the keys twice. Tensor cores compute scores for tiles of
+// 64 keys x 64 queries (a query is one head of one observer), which pass through shared memory as
+// f32. The order of all sums depends only on the sizes in the call.
 #include <cuda_bf16.h>
 #include <mma.h>
 
@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr int kWarps = kThreads / 32;
-constexpr int kQueries = 64;  // queries of a chunk
+constexpr int kQueries = 64;  // queries per chunk
 constexpr int kKeys = kTilePositions;
 constexpr int kChooseThreads = 1024;
 constexpr int kScoreStride = kQueries + 4;  // stride of keys in floats
@@ -42,8 +42,8 @@ struct SelectArgs {
   int observers, queries, first_weighed, weighed_step, tiles, tokens, chosen, pooling;
 };
 
-// Row stride, in elements, of operands in shared memory: 16 bytes more than a row, so that rows lie
-// in different banks.
+// Returns the row stride, in elements, of operands in shared memory: 16 bytes more than a row, so
+// that rows lie in different banks.
 __host__ __device__ constexpr int operand_stride(int padded_dim) { return padded_dim + 8; }
 constexpr size_t shared_bytes(int padded_dim) {
   return static_cast<size_t>(kKeys + kQueries) * static_cast<size_t>(operand_stride(padded_dim)) *
@@ -92,7 +92,7 @@ __device__ void load_queries(const SelectArgs& args, int first, int kv_head, con
   }
 }
 
-// Computes the scores of the keys and queries in shared memory. Called by all threads.
+// Computes the scores of the keys and queries in shared memory. All threads call it.
 __device__ void multiply(const SelectArgs& args, const Operands& in) {
   using namespace nvcuda;
   const int stride = operand_stride(args.padded_dim);
@@ -113,13 +113,13 @@ __device__ void multiply(const SelectArgs& args, const Operands& in) {
   }
 }
 
-// Whether the query's observer attends to the token.
+// Returns whether the query's observer attends to the token.
 __device__ bool weighs(const SelectArgs& args, int query, int token) {
   return token < args.first_weighed + args.weighed_step * (query / args.group);
 }
 
-// Block (tile, KV head): the partial softmax (largest score, sum of exponentials) of every query
-// over the tile.
+// Computes the partial softmax (largest score, sum of exponentials) of every query over a tile, per
+// block (tile, KV head).
 __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs args) {
   extern __shared__ __align__(16) std::byte shared[];
   const Operands operands = operands_in(shared, args.padded_dim);
@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs arg
     __syncthreads();
     multiply(args, operands);
     __syncthreads();
-    // Four threads per query, each with 16 keys.
+    // Each query has four threads, with 16 keys each.
     const int local = threadIdx.x / 4;
     const int query = first + local;
     const int begin = threadIdx.x % 4 * 16;
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs arg
   }
 }
 
-// One block per KV head, one thread per query: merges the partial softmax of all tiles.
+// Merges the partial softmax of all tiles, with one block per KV head and one thread per query.
 __global__ void totals_kernel(const SelectArgs args) {
   const int kv_head = blockIdx.x;
   const int query = blockIdx.y * blockDim.x + threadIdx.x;
@@ -176,14 +176,14 @@ __global__ void totals_kernel(const SelectArgs args) {
   args.totals[kv_head * args.queries + query] = make_float2(max_score, 1.0f / sum);
 }
 
-// Block (tile of candidates, KV head): the importance of the tile's tokens.
+// Computes the importance of a tile's tokens, per block (tile of candidates, KV head).
 __global__ void __launch_bounds__(kThreads) importance_kernel(const SelectArgs args) {
   extern __shared__ __align__(16) std::byte shared[];
   const Operands operands = operands_in(shared, args.padded_dim);
   const int tile = blockIdx.x;
   const int kv_head = blockIdx.y;
   load_keys(args, tile, kv_head, operands);
-  // Four threads per key, each with 16 queries of a chunk.
+  // Each key has four threads, with 16 queries of a chunk each.
   const int key = threadIdx.x / 4;
   const int begin = threadIdx.x % 4 * 16;
   float importance = 0.0f;
@@ -208,8 +208,8 @@ __global__ void __launch_bounds__(kThreads) importance_kernel(const SelectArgs a
   }
 }
 
-// The bits by which pooled importance is compared: sums over neighbours are not negative, so they
-// have the same order as their bits.
+// Returns the bits by which pooled importance is compared: sums over neighbours are not negative,
+// so they have the same order as their bits.
 __device__ unsigned pooled_bits(const SelectArgs& args, const float* importance, int token) {
   const int first = max(token - args.pooling / 2, 0);
   const int last = min(token + args.pooling / 2, args.tokens - 1);
@@ -218,13 +218,13 @@ __device__ unsigned pooled_bits(const SelectArgs& args, const float* importance,
   return __float_as_uint(fmaxf(sum, 0.0f));  // NaN counts as 0
 }
 
-// Number of threads before this one with `value` set; `total`: number of all such threads. For
-// kChooseThreads threads.
+// Returns the number of threads before this one with `value` set, and the number of all such
+// threads in `total`. For kChooseThreads threads.
 __device__ int count_before(bool value, int* warps, int* total) {
   const unsigned votes = __ballot_sync(~0u, value);
   const int lane = threadIdx.x % 32;
   const int warp = threadIdx.x / 32;
-  __syncthreads();  // `warps` has been read
+  __syncthreads();  // all threads have read `warps`
   if (lane == 0) warps[warp] = __popc(votes);
   __syncthreads();
   int before = 0;
@@ -237,9 +237,9 @@ __device__ int count_before(bool value, int* warps, int* total) {
   return before + __popc(votes & ((1u << lane) - 1));
 }
 
-// One block per KV head: writes the `chosen` tokens with the largest pooled importance in ascending
-// order; of equally important tokens it takes the earlier ones. The smallest selected importance is
-// found by a radix search, one byte at a time.
+// Writes the `chosen` tokens with the largest pooled importance in ascending order, with one block
+// per KV head; among equally important tokens it takes the earlier ones. A radix search, one byte
+// at a time, finds the smallest selected importance.
 __global__ void __launch_bounds__(kChooseThreads) choose_kernel(const SelectArgs args) {
   __shared__ int counts[256];
   __shared__ int warps[kChooseThreads / 32];
@@ -288,7 +288,7 @@ __global__ void __launch_bounds__(kChooseThreads) choose_kernel(const SelectArgs
   }
 }
 
-// Each thread copies a 16-byte piece of a selected token's key and value.
+// Copies selected tokens; each thread takes a 16-byte piece of a key and its value.
 __global__ void gather_kernel(const SelectArgs args) {
   const int pieces = args.padded_dim / 8;
   const int index = blockIdx.x * blockDim.x + threadIdx.x;

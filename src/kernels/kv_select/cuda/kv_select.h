@@ -1,11 +1,11 @@
-// kv_select.h on a GPU: selects the tokens of a sequence to which the rows of an observation window
-// pay most attention, separately for each KV head, and copies their keys and values into other KV
-// blocks (SnapKV). The selection depends on the queries and the cache alone.
+// The selection of kv_select.h on a GPU: selects the tokens of a sequence to which the rows of an
+// observation window attend most, separately for each KV head, and copies their keys and values
+// into other KV blocks (SnapKV). The selection depends only on the queries and the cache.
 //
-// Five launches: (1) per query and tile of 64 keys, the largest score and the sum of exponentials;
-// (2) the merge of these over all tiles; (3) every key's importance; (4) the selection; (5) the
-// copies. Scores are computed twice, since storing those of a layer would take as much memory as
-// its KV cache.
+// It takes five launches: (1) per query and tile of 64 keys, the largest score and the sum of
+// exponentials; (2) their merge over all tiles; (3) every key's importance; (4) the selection; (5)
+// the copies. Scores are computed twice, since storing those of a layer would take as much memory
+// as its KV cache.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -25,7 +25,7 @@ struct KvSelectCallCuda {
   int32_t num_heads = 0;
   int32_t observers = 0;      // rows of q
   int32_t first_weighed = 0;  // the first observer attends to slots 0 to first_weighed - 1
-  int32_t weighed_step = 0;   // 0 or 1: how many more slots each following observer attends to
+  int32_t weighed_step = 0;   // 0 or 1: additional slots of each following observer
   int32_t max_weighed() const { return first_weighed + weighed_step * (observers - 1); }
   const int32_t* block_table = nullptr;  // block table of the sequence
   int32_t tokens = 0;               // candidates are slots 0 to tokens - 1; at most first_weighed
@@ -36,12 +36,13 @@ struct KvSelectCallCuda {
   std::byte* scratch = nullptr;  // kv_select_scratch_bytes(); overwritten
 };
 
-// Bytes of scratch memory for calls with at most `observers` rows, each of which attends to at most
-// `weighed` tokens, and at most `num_heads` query heads. Grows with `weighed`.
+// Returns the bytes of scratch memory for calls with at most `observers` rows, each of which
+// attends to at most `weighed` tokens, and at most `num_heads` query heads. Grows with `weighed`.
 size_t kv_select_scratch_bytes(int32_t observers, int32_t weighed, int32_t num_heads,
                                int32_t num_kv_heads);
 
-// Submits the launches and returns without waiting. kInvalidArgument: an argument is out of range.
+// Submits the launches and returns without waiting. Returns kInvalidArgument if an argument is out
+// of range.
 Status kv_select_cuda(const KvSelectCallCuda& call, cudaStream_t stream);
 
 // Loads the kernels on the current device. Call it once per device.

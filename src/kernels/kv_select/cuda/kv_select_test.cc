@@ -46,8 +46,8 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
     fill();
   }
 
-  // Queries resemble some of the keys; keys and values are random and all different. Slots past the
-  // last token that any observer attends to hold NaN.
+  // Fills the cache. Queries resemble some of the keys; keys and values are random and all
+  // different. Slots past the last token that any observer attends to hold NaN.
   void fill() {
     const Case& c = GetParam();
     kv_.num_kv_heads = c.kv_heads;
@@ -96,7 +96,7 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
   bf16* query(int observer, int head) {
     return queries_.data() + (observer * GetParam().num_heads + head) * padded_;
   }
-  // An independent implementation of the layout in attention/cuda/kv_layout.h.
+  // Implements the layout of attention/cuda/kv_layout.h independently.
   bf16* element(const std::vector<int32_t>& table, int slot, int head, int dim, bool value) {
     const int piece = dim / 8;
     const int row = slot % 64;
@@ -107,7 +107,7 @@ class KvSelectCuda : public ::testing::TestWithParam<Case> {
     return reinterpret_cast<bf16*>(at) + dim % 8;
   }
 
-  // [kv_head][tokens]
+  // Returns [kv_head][tokens].
   std::vector<double> pooled_reference() {
     const Case& c = GetParam();
     const int group = c.num_heads / c.kv_heads;

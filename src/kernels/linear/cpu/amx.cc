@@ -1,5 +1,5 @@
-// The linear kernels for processors with AMX. The file is compiled with flags for AMX;
-// kernels/simd/vector.h says what must not be used in it.
+// The linear kernels for CPUs with AMX. The file is compiled with flags for AMX;
+// kernels/simd/vector.h says what it must not use.
 //
 // docs/log/2026-11-24-tiles-on-processors.md compares them with AVX512_BF16.
 #include "kernels/simd/amx.h"

@@ -1,5 +1,5 @@
-// The kernels of grouped weights for processors with AMX. The file is compiled with flags for AMX;
-// kernels/simd/vector.h says what must not be used in it.
+// The kernels of grouped weights for CPUs with AMX. The file is compiled with flags for AMX;
+// kernels/simd/vector.h says what it must not use.
 #include <cstddef>
 #include <cstdint>
 

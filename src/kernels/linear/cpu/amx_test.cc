@@ -1,5 +1,6 @@
-// Products of AMX tiles: the twin against Intel's documented arithmetic, written in plain C++, and,
-// if the processor has AMX, its instructions against the twin. Independent of FORERUN_ISA.
+// Tests products of AMX tiles: compares the emulated kernels with Intel's documented arithmetic,
+// written in plain C++, and, if the CPU has AMX, its instructions with the emulation. Independent
+// of FORERUN_ISA.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +16,7 @@
 namespace forerun {
 namespace {
 
-// Replaces the process's table of kernels during its lifetime.
+// Replaces the process's table of kernels while it lives.
 class WithKernels {
  public:
   explicit WithKernels(const LinearKernels& kernels) { replace_linear_kernels_for_test(&kernels); }
@@ -27,7 +28,7 @@ class WithKernels {
 bool twin_runs() { return isa_is_supported(Isa::kAvx512); }
 bool tiles_run() { return isa_is_supported(Isa::kAmx) && !isa_is_emulated(Isa::kAmx); }
 
-// The tables with AMX tiles that this processor can run.
+// Returns the tables with AMX tiles that this CPU can run.
 std::vector<const LinearKernels*> tables() {
   std::vector<const LinearKernels*> all;
   if (twin_runs()) all.push_back(&kLinearAmxTwin);
@@ -74,8 +75,8 @@ float added(float a, float b) {
   return without_denormals(without_denormals(a) + without_denormals(b));
 }
 
-// TDPBF16PS as Intel documents it, 32 inputs at a time: denormals are zero, rounding is to nearest
-// even, and even and odd inputs are summed separately before the two sums are added.
+// Computes TDPBF16PS as Intel documents it, 32 inputs at a time: denormals are zero, rounding is to
+// nearest even, and even and odd inputs are summed separately before the two sums are added.
 float documented_sum(const float* x, const float* w, int64_t in) {
   float sum = 0.0f;
   for (int64_t begin = 0; begin < in; begin += 32) {
@@ -92,13 +93,13 @@ float documented_sum(const float* x, const float* w, int64_t in) {
 
 enum class Numbers { kNormal, kDenormal, kCancelling, kSpecial };
 
-// A random bf16 number.
+// Returns a random bf16 number.
 float draw(Numbers numbers, Random& random) {
   const uint32_t bits = random.bits();
   const uint32_t mantissa = (bits & 0x80000000u) | (bits & 0x007f0000u);
   if (numbers == Numbers::kSpecial && bits % 97 == 0) return bits % 2 == 0 ? kInfinity : kNan;
   if (numbers == Numbers::kDenormal) {
-    // Exponents from denormals up to numbers whose products are denormal.
+    // The exponents range from denormals to numbers whose products are denormal.
     return std::bit_cast<float>(mantissa | (((bits >> 8) % 72) << 23));
   }
   const uint32_t exponent = numbers == Numbers::kCancelling ? 127 : 112 + (bits >> 8) % 24;

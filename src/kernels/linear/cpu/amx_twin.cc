@@ -1,6 +1,6 @@
 // The linear kernels of linear/cpu/amx.cc with emulated tile registers
-// (kernels/simd/amx_emulated.h): slow, but with the same bits on processors without AMX. The file
-// is compiled with flags for AVX-512; kernels/simd/vector.h says what must not be used in it.
+// (kernels/simd/amx_emulated.h): slow, but with the same bits on CPUs without AMX. The file is
+// compiled with flags for AVX-512; kernels/simd/vector.h says what it must not use.
 #include <cstddef>
 #include <cstdint>
 

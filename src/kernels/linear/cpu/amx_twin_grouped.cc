@@ -1,6 +1,6 @@
 // The kernels of linear/cpu/amx_grouped.cc with emulated tile registers
 // (kernels/simd/amx_emulated.h). The file is compiled with flags for AVX-512; kernels/simd/vector.h
-// says what must not be used in it.
+// says what it must not use.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// The kernels of grouped weights for AVX2 with FMA and F16C. The file is compiled with
-// flags for these; kernels/simd/vector.h says what must not be used in it.
+// The kernels of grouped weights for AVX2 with FMA and F16C. The file is compiled with flags for
+// these; kernels/simd/vector.h says what it must not use.
 #include <cstddef>
 #include <cstdint>
 

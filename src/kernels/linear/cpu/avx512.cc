@@ -1,5 +1,5 @@
 // The linear kernels for AVX-512 F/BW/DQ/VL and VNNI. The file is compiled with flags for these;
-// kernels/simd/vector.h says what must not be used in it.
+// kernels/simd/vector.h says what it must not use.
 #include "kernels/simd/avx512.h"
 
 #include <cstddef>

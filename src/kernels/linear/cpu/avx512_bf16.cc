@@ -1,5 +1,5 @@
 // The linear kernels for AVX-512 with VNNI and BF16. The file is compiled with flags for these;
-// kernels/simd/vector.h says what must not be used in it.
+// kernels/simd/vector.h says what it must not use.
 //
 // Only bf16 pairs use the dot instruction (docs/decisions/0006-cpu-simd.md says why).
 #include "kernels/simd/avx512_bf16.h"

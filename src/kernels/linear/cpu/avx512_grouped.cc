@@ -1,6 +1,6 @@
-// The kernels of grouped weights for AVX-512 F/BW/DQ/VL and VNNI, which the tables of
-// AVX-512 with BF16 and of AMX use too. The file is compiled with flags for these;
-// kernels/simd/vector.h says what must not be used in it.
+// The kernels of grouped weights for AVX-512 F/BW/DQ/VL and VNNI, which the tables of AVX-512 with
+// BF16 and of AMX use too. The file is compiled with flags for these; kernels/simd/vector.h says
+// what it must not use.
 #include <cstddef>
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// The bf16 dot kernels with the instruction emulated by AVX-512F, so that their logic is tested on
-// processors without AVX512_BF16. Only the test links this file.
+// The bf16 dot kernels with the instruction emulated by AVX-512F, so that CPUs without AVX512_BF16
+// can test their logic. Only the test links this file.
 #include <cstddef>
 #include <cstdint>
 

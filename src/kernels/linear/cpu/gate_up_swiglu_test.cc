@@ -1,4 +1,4 @@
-// gate_up_swiglu() against the reference twin, and silu in every lane.
+// Compares gate_up_swiglu() with the reference implementation, and tests silu in every lane.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -41,7 +41,7 @@ TEST(GateUpSwiglu, MatchesReferenceAndItsOwnRowsAlone) {
         team.sync();
         gate_up_swiglu(team, gate.weight, up.weight, input, gate_bias, up_bias, alone.view());
       });
-      // The test compares bits: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
+      // The test compares bits. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
       EXPECT_EQ(0, std::memcmp(alone.view().row(0), y.view().row(7), kOut * sizeof(float)));
       EXPECT_TRUE(y.padding_is_untouched());
       gate_up_swiglu_ref(gate.weight, up.weight, x.view(), activation, gate_bias, up_bias,
@@ -67,8 +67,7 @@ TEST(GateUpSwiglu, MatchesReferenceAndItsOwnRowsAlone) {
   }
 }
 
-// Each of the two weights goes by its own format: the products are those of weights that stand
-// alone.
+// Each of the two weights uses its own format: the products must be those of separate weights.
 TEST(GateUpSwiglu, GateAndUpMayHaveDifferentFormats) {
   const WeightFormat formats[] = {WeightFormat::kF32, WeightFormat::kBf16Pairs, WeightFormat::kInt4,
                                   WeightFormat::kQ4_K, WeightFormat::kQ6_K};
@@ -114,7 +113,7 @@ TEST(GateUpSwiglu, GateAndUpMayHaveDifferentFormats) {
 }
 
 TEST(GateUpSwiglu, SiluIsAccurateAtEveryPositionOfAVector) {
-  // Identity weights: gate and up see the inputs themselves.
+  // With identity weights, gate and up are the inputs themselves.
   constexpr int64_t kSize = 53;
   std::vector<float> identity(kSize * kSize, 0.0f);
   for (int64_t idx = 0; idx < kSize; ++idx) identity[static_cast<size_t>(idx * (kSize + 1))] = 1.0f;

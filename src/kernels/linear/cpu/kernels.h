@@ -1,7 +1,7 @@
-// Each instruction set has a table of functions that linear/cpu/linear.cc calls. The functions work
+// Tables of kernels, one per instruction set, which linear/cpu/linear.cc calls. The functions work
 // on plain pointers and do not know teams; linear/cpu/tiles.inc implements them over a vector type.
 //
-// Two families, both with a fixed order of summation per (row, output channel):
+// There are two families, both with a fixed order of summation per (row, output channel):
 //   dense   f32, bf16, f16, FP8 weights in place, [out][in]: lanes run over the inputs, with one
 //           accumulator per (row, out) for all inputs; its lanes are summed at the end in a fixed
 //           tree.
@@ -18,34 +18,35 @@
 
 namespace forerun {
 
-// Whether kernels of grouped formats multiply fewer rows at a time, which compiles in a fraction of
+// True if kernels of grouped formats multiply fewer rows at a time, which compiles in a fraction of
 // the time: sanitizers take minutes otherwise, the quick build (cmake/ForerunQuick.cmake) half a
-// one.
+// minute.
 #ifdef FORERUN_SMALL_GROUPED_TILES
 inline constexpr bool kSmallGroupedTiles = true;
 #else
 inline constexpr bool kSmallGroupedTiles = kSanitized;
 #endif
 
-// Rows of a LinearInput are laid out in M tiles of up to `m_tile_rows` rows (`tile_rows` for halves
-// and digits that AMX tiles multiply), which a register tile multiplies together. The rows of an
-// M tile alternate after each vector (floats, halves) or after four inputs (digits), so that a tile
-// reads memory sequentially at constant offsets. The heights of an input's M tiles differ by at
-// most one row, and the higher ones come first: 9 rows are 5 and 4, not 8 and 1. The M tile whose
-// first row is r starts r row sizes into the layout.
+// The M tiles of a LinearInput: groups of up to `m_tile_rows` rows (`tile_rows` for halves and
+// digits that AMX tiles multiply), which a register tile multiplies together. The rows of an M tile
+// alternate after each vector (floats, halves) or after four inputs (digits), so that a tile reads
+// memory sequentially at constant offsets. The heights of an input's M tiles differ by at most one
+// row, and the higher ones come first: 9 rows are 5 and 4, not 8 and 1. The M tile whose first row
+// is r starts r row sizes into the layout.
 struct MTiles {
   int64_t rows;
   int64_t count;
-  // Always inlined: files compiled for different instruction sets must not share a copy.
+  // Always inlined, because files compiled for different instruction sets must not share a copy.
   [[gnu::always_inline]] int64_t begin(int64_t m_tile) const {
     const int64_t extra = rows % count;
     return m_tile * (rows / count) + (m_tile < extra ? m_tile : extra);
   }
 };
 
-// How the digits of the quantized inputs lie.
+// The layout of the digits of quantized inputs.
 enum class DigitLayout : uint8_t {
-  // Digits of four inputs together, `digit_m_tile_height` times that apart.
+  // Digits of four inputs are adjacent; the next four begin `digit_m_tile_height` times their size
+  // later.
   kFours,
   // An input's digits form one 16-bit word; within every four inputs the order is 0, 2, 1, 3.
   kWords,
@@ -69,26 +70,26 @@ struct PackedGroup {
   int64_t half_m_tile_height;
   int64_t digit_m_tile_height;
   DigitLayout digit_layout;
-  float* scale;       // [1] scale of the digits
-  int32_t* sums_16;   // [8] sums of the quantized inputs over 16 (null: not wanted), 32, 64 and 128
-  int32_t* sums_32;   // [4] inputs, negated, in two 16-bit halves: sum = 128 * high + low,
-  int32_t* sums_64;   // [2] low in [0, 128)
+  float* scale;      // [1] scale of the digits
+  int32_t* sums_16;  // [8] sums of the quantized inputs over 16 (null to omit them), 32, 64 and 128
+  int32_t* sums_32;  // [4] inputs, negated, in two 16-bit halves: sum = 128 * high + low,
+  int32_t* sums_64;  // [2] low in [0, 128)
   int32_t* sums_128;  // [1]
-  float* negated_16;  // [8] the sums of sums_16 as floats; null: not wanted
+  float* negated_16;  // [8] the sums of sums_16 as floats; null to omit them
   float* negated_32;  // [4] likewise
   bool round_to_bf16;
-  // Quantization of inputs. 1: one int8 per input, absmax / 127. 2: 16-bit block fixed point in two
-  // balanced base-256 digits, per four inputs {4 high, 4 low}. The unit is 2^-13 times P, the power
-  // of two at or below the group's largest magnitude. A bf16 input is exact if it is at most 2^6
-  // below P; otherwise its error is at most 2^-14 P.
+  // The quantization of inputs. 1: one int8 per input, absmax / 127. 2: 16-bit block fixed point in
+  // two balanced base-256 digits, per four inputs {4 high, 4 low}. The unit is 2^-13 times P, the
+  // power of two at or below the group's largest magnitude. A bf16 input is exact if it is at most
+  // 2^6 below P; otherwise its error is at most 2^-14 P.
   int32_t digit_count;
 };
 
-// sums[row][out] = x[row] . w[out] for the rows of `m_tiles` and `outs` channels.
+// Computes sums[row][out] = x[row] . w[out] for the rows of `m_tiles` and `outs` channels.
 struct DenseTask {
   const char* w;
-  int64_t w_stride;  // bytes, stride of output channels
-  const char* x;     // the first M tile of floats
+  int64_t w_stride;  // in bytes, between output channels
+  const char* x;     // first M tile of floats
   int64_t x_row_bytes;
   int64_t in;
   MTiles m_tiles;
@@ -96,15 +97,15 @@ struct DenseTask {
   float* sums;
   int64_t sums_stride;  // in floats
   float* scratch;       // dense_scratch_floats(rows, outs) floats, 64-byte aligned
-  // FP8: the scales times 2^8, one for every `scale_outs` channels and `scale_inputs` inputs.
+  // FP8: the scales times 2^8, one per `scale_outs` channels and `scale_inputs` inputs.
   const float* scales;    // scales of the weight's channel 0
-  int64_t scales_stride;  // floats, from `scale_outs` channels to the next
-  int64_t first_out;      // the weight's channel at `w`
+  int64_t scales_stride;  // floats between the scales of `scale_outs` channels and the next
+  int64_t first_out;      // channel of the weight at `w`
   int64_t scale_outs;
   int64_t scale_inputs;  // a multiple of 2 * float_lanes
 };
 
-// The same for `out_blocks` blocks of 16 channels.
+// Computes the same for `out_blocks` blocks of 16 channels.
 struct PackedTask {
   const char* w;
   int64_t block_bytes;
@@ -116,14 +117,14 @@ struct PackedTask {
   int64_t scales_stride;
   const int32_t* input_sums;  // sums over `chunk` inputs
   const float* negated_sums;  // the same, negated; only for formats with minima
-  int64_t input_sums_stride;  // stride of both
+  int64_t input_sums_stride;  // of both
   MTiles m_tiles;
   int64_t out_blocks;
   float* sums;
   int64_t sums_stride;
 };
 
-// y[row][out] = round(residual + (sums + bias)); null: without.
+// Computes y[row][out] = round(residual + (sums + bias)); null pointers omit a term.
 struct StoreTask {
   const float* sums;
   int64_t sums_stride;
@@ -132,11 +133,11 @@ struct StoreTask {
   float* y;
   int64_t y_stride;
   const float* bias;      // [outs]
-  const float* residual;  // stride of y
+  const float* residual;  // has the stride of y
   bool round_to_bf16;
 };
 
-// y = silu(gate + gate_bias) * (up + up_bias).
+// Computes y = silu(gate + gate_bias) * (up + up_bias).
 struct SwigluTask {
   const float* gate;
   const float* up;
@@ -152,12 +153,12 @@ struct SwigluTask {
 // The kernels of one format of integer weights.
 struct IntegerKernels {
   void (*digits[2])(const PackedTask&);  // [digit_count - 1]
-  // `digits` takes the inputs of GroupedKernels::min_stretch_rows rows or more in passes, whose
+  // `digits` processes the inputs of GroupedKernels::min_stretch_rows rows or more in passes, whose
   // weights stay in the L1 cache [digit_count - 1].
   bool digit_passes[2];
-  // Multiplies inputs laid out as words, likewise; null: there is no such kernel.
+  // Multiplies inputs in the layout of words; null if there is no such kernel.
   void (*words)(const PackedTask&);
-  bool words_of_one_digit;  // words are faster than inputs of one digit too
+  bool words_of_one_digit;  // words are faster than inputs of one digit, too
   void (*floats)(const PackedTask&);
 };
 
@@ -167,11 +168,11 @@ struct TileKernels {
   // rows, with the same bits, since integers are exact either way.
   int32_t min_rows[2];
   void (*digits[2])(const PackedTask&);  // [digit_count - 1], DigitLayout::kTiles
-  // DigitLayout::kBf16Tiles, with the same bits; null: there is no such kernel.
+  // For DigitLayout::kBf16Tiles, with the same bits; null if there is no such kernel.
   void (*bf16_digits)(const PackedTask&);
 };
 
-// WeightFormatInfo::kernel of the first line of kGroupedFormats.
+// WeightFormatInfo::kernel of the first entry of kGroupedFormats.
 inline constexpr int32_t kFirstGroupedKernel = 3;
 
 struct GroupedTileKernels {
@@ -180,28 +181,28 @@ struct GroupedTileKernels {
 
 struct GroupedKernels {
   IntegerKernels of[kGroupedFormatCount];
-  int32_t word_rows;  // rows of an M tile of DigitLayout::kWords
-  // From this many rows on, `digits` takes inputs in passes where digit_passes says so. Where one
-  // of an input's weights has no such kernel and all have a kernel of words, it becomes words.
+  int32_t word_rows;  // rows per M tile of DigitLayout::kWords
+  // From this many rows on, `digits` processes inputs in passes if digit_passes says so. If one of
+  // an input's weights has no such kernel and all have a kernel of words, the input gets words.
   int32_t min_stretch_rows;
 };
 
 struct LinearKernels {
   const char* name;
-  // `floats` are kept in chunks of 2 * float_lanes inputs, the even inputs first.
+  // `floats` are in chunks of 2 * float_lanes inputs, the even inputs first.
   int32_t float_lanes;
   int32_t m_tile_rows;
-  // AMX: rows of a tile of halves or digits, and of an M tile of these layouts. 0: there are no
-  // AMX tiles; register tiles of m_tile_rows rows multiply all layouts.
+  // AMX: rows of a tile of halves or digits, and of an M tile of these layouts. 0 without AMX
+  // tiles; register tiles of m_tile_rows rows then multiply all layouts.
   int32_t tile_rows;
   void (*pack_group)(const float* x, int64_t count, const PackedGroup& out);
   void (*dense[4])(const DenseTask&);  // [f32, bf16, f16, FP8]
-  // Multiplies bf16 pairs by bf16 inputs (`halves`) with a bf16 dot instruction; null: there is no
-  // such instruction.
+  // Multiplies bf16 pairs by bf16 inputs (`halves`) with a bf16 dot instruction; null if there is
+  // none.
   void (*bf16_pairs)(const PackedTask&);
   IntegerKernels integers[kFirstGroupedKernel];  // [int8, int4, int8 groups]
   const GroupedKernels* grouped;
-  // Null: there are no AMX tiles.
+  // Null without AMX tiles.
   const TileKernels* integer_tiles;  // [kFirstGroupedKernel], like `integers`
   const GroupedTileKernels* grouped_tiles;
   void (*store)(const StoreTask&);
@@ -224,19 +225,19 @@ extern const GroupedTileKernels kGroupedTilesAmxTwin;
 extern const LinearKernels kLinearAmx;
 extern const LinearKernels kLinearAmxTwin;  // same bits as kLinearAmx, without tile registers
 
-// The kernels of a WeightFormatInfo whose kind is kIntegers.
+// Returns the kernels of a WeightFormatInfo of kind kIntegers.
 inline const IntegerKernels& integer_kernels(const LinearKernels& kernels, int32_t kernel) {
   return kernel < kFirstGroupedKernel ? kernels.integers[kernel]
                                       : kernels.grouped->of[kernel - kFirstGroupedKernel];
 }
 
-// The AMX tile kernels of the same WeightFormatInfo, if `kernels` has any (tile_rows > 0).
+// Returns the AMX tile kernels of the same WeightFormatInfo, if `kernels` has any (tile_rows > 0).
 inline const TileKernels& tile_kernels(const LinearKernels& kernels, int32_t kernel) {
   return kernel < kFirstGroupedKernel ? kernels.integer_tiles[kernel]
                                       : kernels.grouped_tiles->of[kernel - kFirstGroupedKernel];
 }
 
-// The table of current_isa(), or the table that a test has put in its place.
+// Returns the table of current_isa(), or the table that a test has put in its place.
 // replace_linear_kernels_for_test(null) restores the default. It must not be called while a kernel
 // runs, and inputs must be packed again afterwards.
 const LinearKernels& linear_kernels();

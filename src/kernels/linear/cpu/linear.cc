@@ -1,5 +1,6 @@
-// linear() and gate_up_swiglu(): divide output channels among the team, compute tiles of rows x
-// channels whose sums stay in the L1 or L2 cache, and store them through the epilogue.
+// Implements linear() and gate_up_swiglu(): they divide output channels among the team, compute
+// tiles of rows x channels whose sums stay in the L1 or L2 cache, and store them through the
+// epilogue.
 #include <algorithm>
 #include <atomic>
 #include <cassert>
@@ -41,22 +42,22 @@ const LinearKernels& default_kernels() {
     if (isa == Isa::kAvx2) return kLinearAvx2;
   }
   if constexpr (isa_is_built(Isa::kScalar)) return kLinearScalar;
-  std::abort();  // check_isa() has refused this processor
+  std::abort();  // check_isa() has refused this CPU
 }
 
-// A tile has as many rows as have packed inputs that fit in the L2 cache beside some weights, and
-// as many channels as have weights that fit.
+// A tile has as many rows as their packed inputs fit in the L2 cache beside some weights, and as
+// many channels as their weights fit.
 constexpr int64_t kTileInputBytes = int64_t{384} << 10;
 constexpr int64_t kMaxTileRows = 128;
 constexpr int64_t kTileOuts = 48;     // whole blocks of 16, whole register tiles of 3 and 4
 constexpr int64_t kGroupedOuts = 64;  // whole register tiles of two blocks
-// AMX kernels take the inputs in passes; the inputs of all rows for one pass, the weights of two
+// AMX kernels process the inputs in passes; the inputs of all rows for one pass, the weights of two
 // columns and the sums share the L2 cache. With more channels per tile, rows are read less often.
 // One or two tiles of rows stream through the weights instead.
 constexpr int64_t kMaxDotRows = 256;
 constexpr int64_t kDotOuts = 256;
 constexpr int64_t kStreamOuts = 64;
-// The same of other kernels that take the inputs in passes.
+// The channels per tile of other kernels that process the inputs in passes.
 constexpr int64_t kPassOuts = 128;
 
 struct Scratch {
@@ -90,7 +91,7 @@ struct TilePlan {
 
 WeightKind kind_of(const LinearWeight& weight) { return weight_format_info(weight.format()).kind; }
 
-// Whether AMX tiles multiply this weight.
+// Returns whether AMX tiles multiply this weight.
 bool takes_tiles(const LinearKernels& kernels, const LinearWeight& weight,
                  const InputLayout& layout) {
   if (kernels.tile_rows == 0) return false;
@@ -100,7 +101,7 @@ bool takes_tiles(const LinearKernels& kernels, const LinearWeight& weight,
                                            layout.digit_layout == DigitLayout::kBf16Tiles);
 }
 
-// The M tiles of the rows as this weight's kernels read them.
+// Returns the M tiles of the rows for this weight's kernels.
 const MTiles& m_tiles_of(const LinearWeight& weight, const LinearInput& x) {
   const LinearInput::Storage& input = x.storage();
   switch (kind_of(weight)) {
@@ -205,7 +206,7 @@ void tile_sums(const LinearKernels& kernels, const LinearWeight& weight, const L
   packed_sums(kernels, weight, x, tile, sums);
 }
 
-// Whether kernels without AMX tiles take the inputs in passes.
+// Returns whether kernels without AMX tiles process the inputs in passes.
 bool takes_passes(const LinearWeight& weight, const InputLayout& layout, const MTiles& m_tiles) {
   const WeightFormatInfo& info = weight_format_info(weight.format());
   if (info.kind != WeightKind::kIntegers) return false;
@@ -235,7 +236,7 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
   }
   const int64_t row_bytes = std::max({layout.digit_bytes, layout.float_bytes, layout.half_bytes});
   const int64_t m_tile_bytes = row_bytes * plan.m_tiles.begin(1);
-  // Kernels for bf16 pairs take the inputs in passes; with so many rows a pass always fits.
+  // Kernels for bf16 pairs process the inputs in passes; with this many rows a pass always fits.
   const int64_t fitting =
       kind_of(weight) == WeightKind::kPairs ? kMaxTileRows : kTileInputBytes / m_tile_bytes;
   plan.max_m_tiles = std::clamp(fitting, int64_t{1}, kMaxTileRows / plan.m_tiles.begin(1));
@@ -244,12 +245,12 @@ TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearIn
   return plan;
 }
 
-// A plan whose tiles suit the kernels of two weights.
+// Returns a plan with tiles that suit the kernels of two weights.
 TilePlan plan_tiles(const Team& team, const LinearWeight& weight, const LinearInput& x,
                     const LinearWeight& other, const LinearInput& other_x) {
   TilePlan plan = plan_tiles(team, weight, x);
   const TilePlan of_other = plan_tiles(team, other, other_x);
-  // Where the kernels divide the rows into different M tiles, a tile has all rows.
+  // If the kernels divide the rows into different M tiles, a tile has all rows.
   const bool same = plan.m_tiles.count == of_other.m_tiles.count;
   plan.outs = std::min(plan.outs, of_other.outs);
   plan.max_m_tiles = same ? std::min(plan.max_m_tiles, of_other.max_m_tiles) : plan.m_tiles.count;

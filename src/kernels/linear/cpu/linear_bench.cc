@@ -1,4 +1,4 @@
-// Speed of the linear layers: GB/s of weights, Gop/s (a multiply-add counts as two), rows/s, beside
+// Measures the linear layers: GB/s of weights, Gop/s (a multiply-add counts as two), rows/s, beside
 // a plain read loop on the same cores in the same run.
 //
 //   linear_bench --benchmark_filter='4096x14336/int4/bf16' --benchmark_repetitions=5
@@ -45,7 +45,7 @@ struct Shape {
                    // stay in them
 };
 
-// The demo target's layers run over enough copies to exceed the L2 caches, as in a forward.
+// The demo target's layers run over enough copies to exceed the L2 caches, as in a forward pass.
 constexpr Shape kShapes[] = {
     {"4096x14336", 14336, 4096, 1}, {"14336x4096", 4096, 14336, 1}, {"512x1408", 1408, 512, 24},
     {"1408x512", 512, 1408, 24},    {"512x1408_L2", 1408, 512, 1},  {"512x8192", 8192, 512, 1},
@@ -102,7 +102,7 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
   }
   if (format == WeightFormat::kFp8) {
     layer.source.resize(static_cast<size_t>(count / 4));
-    // Magnitudes in [1, 2).
+    // The magnitudes are in [1, 2).
     for (uint32_t& word : layer.source) word = 0x38383838u | (next_bits(state) & 0x87878787u);
     const int64_t rows = (shape.out + 127) / 128;
     const int64_t cols = (shape.in + 127) / 128;
@@ -134,7 +134,7 @@ Layer make_layer(WeightFormat format, const Shape& shape) {
   }
   const bool wide = format == WeightFormat::kF32 || format == WeightFormat::kInt8;
   layer.source.resize(static_cast<size_t>(wide ? count : count / 2));
-  // Numbers with magnitudes in [1, 2): mantissas are random, since zeros run faster.
+  // Numbers have magnitudes in [1, 2): mantissas are random, since zeros run faster.
   const bool half = format == WeightFormat::kF16;
   const uint32_t pattern = wide ? 0x3f800000u : half ? 0x3c003c00u : 0x3f803f80u;
   const uint32_t mantissa = wide ? 0x807fffffu : half ? 0x83ff83ffu : 0x807f807fu;

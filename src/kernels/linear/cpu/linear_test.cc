@@ -1,5 +1,6 @@
-// Kernels against the reference twins, and batch invariance: a row's bits do not depend on other
-// rows. FORERUN_ISA chooses the instruction set; CTest runs this program once for each.
+// Compares kernels with the reference implementations, and tests batch invariance: a row's bits do
+// not depend on other rows. FORERUN_ISA chooses the instruction set; CTest runs this program once
+// for each.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,8 +52,8 @@ void run_linear(CpuDevice& cpu, const LinearWeight& weight, PaddedMatrix& x, Act
   });
 }
 
-// The error that a sum may have: f32 accumulation and, for 16-bit block fixed point, half a unit of
-// each group (kernels/linear/cpu/kernels.h).
+// Returns the allowed error of a sum: f32 accumulation and, for 16-bit block fixed point, half a
+// unit of each group (kernels/linear/cpu/kernels.h).
 double sum_tolerance(const float* w, const float* x, int64_t in, bool digits) {
   double tolerance = 0.0;
   for (int64_t begin = 0; begin < in; begin += 128) {
@@ -146,7 +147,7 @@ void sweep_shapes() {
 
 TEST(Linear, MatchesReferenceAroundEveryBlockWidth) { sweep_shapes(); }
 
-// A row has the same bits alone, in every batch and at every team size.
+// Checks that a row has the same bits alone, in every batch and at every team size.
 void check_row_invariance() {
   for (WeightFormat format : kFormats) {
     for (Activation activation : kActivations) {
@@ -155,7 +156,7 @@ void check_row_invariance() {
                    << weight_format_name(format) << " " << activation_name(activation));
       Random random(5);
       constexpr int64_t kRows = kSanitized ? 64 : 1024;
-      // More than one pass, and a tail.
+      // These sizes have more than one pass, and a tail.
       const bool has_groups = format == WeightFormat::kInt4 || format == WeightFormat::kInt8Groups;
       const int64_t in = has_groups ? 608 : is_grouped(format) ? whole_blocks(format, 608) : 613;
       const int64_t out = format == WeightFormat::kInt4 ? 56 : 53;
@@ -256,7 +257,7 @@ TEST(Bf16Dot, FusedMultiplyAddsGiveTheSameBits) {
       for (int64_t rows : {1, 2, 3, 7, 8, 9, 16, 33}) {
         PaddedMatrix x = random_input(rows, in, random);
         for (int64_t row = 0; row < rows; ++row) {
-          // Products and inputs that are denormal, alone and beside others.
+          // Tests denormal products and inputs, alone and beside others.
           const float scale = row % 3 == 0 ? 1.0f : row % 3 == 1 ? 0x1p-124f : 0x1p-130f;
           for (int64_t k = 0; k < in; k += 1 + row % 2) x.view().row(row)[k] *= scale;
         }

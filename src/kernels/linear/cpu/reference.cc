@@ -1,5 +1,5 @@
-// Reference twins: plain loops in double that share nothing with the kernels but
-// LinearWeight::dequantize().
+// Reference implementations: plain loops in double that share only LinearWeight::dequantize() with
+// the kernels.
 #include <cmath>
 #include <vector>
 
@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// Rounds a linear layer's input as precision.h documents.
+// Rounds a linear layer's input as documented in precision.h.
 std::vector<float> rounded_row(const float* x, int64_t in, Activation activation, bool integers) {
   std::vector<float> row(x, x + in);
   if (activation == Activation::kF32) return row;
@@ -36,7 +36,7 @@ std::vector<float> dense_weights(const LinearWeight& weight) {
   return w;
 }
 
-// Sums in double, [rows][out].
+// Returns sums in double, [rows][out].
 std::vector<double> sums_ref(const LinearWeight& weight, MatrixView<const float> x,
                              Activation activation) {
   const bool integers = weight_format_info(weight.format()).kind == WeightKind::kIntegers;

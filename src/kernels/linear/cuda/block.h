@@ -1,5 +1,5 @@
 // The phases of the linear kernel for few rows; linear/cuda/linear.cu explains their purpose.
-// Device code; included by the kernel alone.
+// Device code; only the kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +24,14 @@ struct LinearBlock {
   static constexpr int kUnitBytes = unit_bytes(kFormat);
   static constexpr int kStageBytes = stage_bytes(kFormat);
   static constexpr int kUnitInputs = unit_inputs(kFormat);
-  // If registers allow, the data that the epilogue reads is loaded before the main loop, for a
-  // thread's first item (up to 8 rows, its only item).
+  // If registers allow, the data for the epilogue are loaded before the main loop, for a thread's
+  // first item (up to 8 rows, its only item).
   static constexpr bool kLoadsEarly =
       kSchedule == TileSchedule::kSinglePass &&
       (kN8Tiles == 1 ? kEpilogue != EpilogueKind::kRuntime : kEpilogue == EpilogueKind::kPlain);
-  // Whether LinearLaunch has a producer warp if activations come in many segments.
+  // True if LinearLaunch has a producer warp when activations come in many segments.
   static constexpr bool kHasProducerWarp = !kSinglePass && has_producer_warp(kN8Tiles);
-  // Whether a block waits for the other blocks of its cluster after it has requested activations,
+  // True if a block waits for the other blocks of its cluster after it has requested activations,
   // not before. This is faster at 16 rows and slower at 24 and 32 rows (8B int4).
   static constexpr bool kClusterWaitsLate = kN8Tiles == 2;
   using Accumulators = float[2][kN8Tiles][4];
@@ -48,7 +48,7 @@ struct LinearBlock {
   UnitRing<kUnitBytes, kStageBytes, kSinglePass> ring;
   InputRing<kN8Tiles, kSinglePass> inputs;
   InverseRms scales;
-  uint32_t receive_barriers;  // one barrier per buffer
+  uint32_t receive_barriers;  // one per buffer
   PartialSums sums;
   Unit<kFormat> weights;
   OutputItem early = {};
@@ -258,7 +258,7 @@ struct LinearBlock {
     }
   }
 
-  // The work of the producer warp: refills each buffer as soon as all other warps have released it.
+  // The loop of the producer warp: refills each buffer as soon as all other warps have released it.
   __device__ __forceinline__ void produce_inputs() {
     __syncthreads();  // the barriers are initialized
     cluster_arrive_relaxed();

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// One block per row.
+// Each block takes a row.
 __global__ void __launch_bounds__(kThreads)
     linear_gather_kernel(const __grid_constant__ LinearGatherCall call) {
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900

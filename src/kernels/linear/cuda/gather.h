@@ -1,6 +1,6 @@
-// Gathers rows of normalized activations into consecutive rows, for a layer of many rows, whose
-// tensor copies (linear/cuda/tiles.cu) need neighbouring rows. The kernel for few rows takes an
-// index instead (LinearCall::row_index).
+// A kernel that gathers rows of normalized activations into consecutive rows, for a layer of many
+// rows, since tensor copies (linear/cuda/tiles.cu) need adjacent rows. The kernel for few rows
+// takes an index instead (LinearCall::row_index).
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -1,4 +1,4 @@
-// The kernels for few rows of the grouped formats (linear/cuda/linear.cu).
+// Instantiates the kernels for few rows of the grouped formats (linear/cuda/linear.cu).
 #include <cstddef>
 #include <utility>
 

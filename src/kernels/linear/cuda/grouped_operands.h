@@ -1,10 +1,10 @@
-// Weights of the grouped formats (linear/unit_formats.h) as operands of the tensor core: small
-// integers with scales that 16 or 32 inputs share, and e4m3. Device code; included by the kernels
-// alone.
+// Operands of the tensor core for weights of the grouped formats (linear/unit_formats.h): small
+// integers with scales that 16 or 32 inputs share, and e4m3. Device code; only the kernels include
+// it.
 //
 // A unit has two halves of 16 outputs, each in the place of the tensor core's 16-row operand; a
-// lane has two outputs of a half, the lower and the upper row, of the group g = lane / 4. Quants
-// lie [half][64 inputs][lane]:
+// lane has two outputs of a half, the lower and the upper row of group g = lane / 4. Quants lie
+// [half][64 inputs][lane]:
 //
 //   8 bits, e4m3  32 bytes a lane: two words for each 16 inputs, of inputs 0 to 7 and 8 to 15
 //   4, 5, 6 bits  16 bytes a lane: a word for each 16 inputs with the low four bits,
@@ -50,8 +50,8 @@ __device__ __forceinline__ uint32_t multiply_f16x2(uint32_t a, uint32_t b) {
 __device__ __forceinline__ float2 widen_halves(uint32_t pair) {
   return __half22float2(reinterpret_cast<const __half2&>(pair));
 }
-// Byte `byte` of a word minus 128: a float of 2^23 plus an integer below 256 has the integer in its
-// low byte.
+// Returns byte `byte` of a word minus 128: a float of 2^23 plus an integer below 256 has the
+// integer in its low byte.
 __device__ __forceinline__ float byte_minus_128(uint32_t word, int byte) {
   return __uint_as_float(__byte_perm(word, 0x4b000000u, 0x7440 + byte)) - (0x1p23f + 128.0f);
 }
@@ -82,9 +82,9 @@ __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)
   }
 }
 
-// How a format stores its quants.
+// The storage of a format's quants.
 enum class QuantKind : uint8_t { kBytes, kPlanes, kE4m3 };
-// How a format stores its scales.
+// The storage of a format's scales.
 enum class ScaleKind : uint8_t { kHalves, kPartBytes, kOperandBytes, kFloats };
 
 template <LinearFormat kFormat>
@@ -110,11 +110,11 @@ struct GroupedTraits {
                                      : kFormat == LinearFormat::kQ6_K ? 1
                                                                       : 2;
   static constexpr int kGroups = kSteps / kGroupSteps;
-  // Steps whose products are scaled together.
+  // Number of steps whose products are scaled together.
   static constexpr int kPartSteps = kScales == ScaleKind::kOperandBytes ? kSteps : kGroupSteps;
   // The factor by which the upper row's operands are too large.
   static constexpr float kUpper = kQuants == QuantKind::kPlanes ? 16.0f : 1.0f;
-  // The factor by which a lower row's sums are multiplied in the end.
+  // The final factor of a lower row's sums.
   static constexpr float kUnit = (kQuants == QuantKind::kE4m3 ? 0x1p8f : 0x1p24f) / kF16Scale;
 };
 
@@ -122,7 +122,7 @@ struct GroupedTraits {
 template <LinearFormat kFormat, ScaleKind kKind = GroupedTraits<kFormat>::kScales>
 struct GroupedScales;
 
-// For integer formats: the address of the lane's scales.
+// For integer formats: returns the address of the lane's scales.
 template <LinearFormat kFormat>
 __device__ __forceinline__ uint32_t lane_scales(uint32_t unit, int half, int lane, int bytes) {
   return unit + quant_bytes(kFormat) + (half * 8 + (lane >> 2)) * bytes;
@@ -185,8 +185,8 @@ struct GroupedScales<kFormat, ScaleKind::kOperandBytes> {
     dmin = load_shared_constant_4(of_unit + 64);
   }
   __device__ __forceinline__ float2 of_part(int) const { return widen_halves(d); }
-  // The integer scale of a row, twice, as f16: 1,024 plus an integer has the integer in its low
-  // byte.
+  // Returns the integer scale of a row, twice, as f16: 1,024 plus an integer has the integer in its
+  // low byte.
   __device__ __forceinline__ uint32_t multiplier(int group, int row) const {
     const uint32_t pair =
         __byte_perm(scales[group / 2], 0x64646464u, 0x4040 + (group % 2 * 2 + row) * 0x0101);
@@ -225,7 +225,7 @@ struct GroupedQuants<kFormat, QuantKind::kBytes> {
     words[4] = w.x, words[5] = w.y, words[6] = w.z, words[7] = w.w;
   }
   __device__ __forceinline__ uint32_t last() const { return words[7]; }
-  // The operand of 16 inputs, step `step` of the 64.
+  // Returns the operand of 16 inputs, step `step` of the 64.
   __device__ __forceinline__ void operand(uint32_t (&a)[4], int step) const {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -239,9 +239,9 @@ struct GroupedQuants<kFormat, QuantKind::kBytes> {
   static constexpr uint32_t kZeros = GroupedTraits<kFormat>::kZero * 0x00010001u;
 };
 
-// Half a word is a number of the lower and a number of the upper row. The lower row's has the bits
-// of an f16, sign in bit 15, 4 bits of exponent and 3 of mantissa from bit 7 on: it is 2^-8 times
-// the e4m3. The upper row's are its sign in bit 14 and its other bits from bit 0 on.
+// The e4m3 quants. Half a word has a number of the lower and a number of the upper row. The lower
+// row's has the bits of an f16, sign in bit 15, 4 bits of exponent and 3 of mantissa from bit 7 on:
+// it is 2^-8 times the e4m3. The upper row has its sign in bit 14 and its other bits from bit 0 on.
 template <LinearFormat kFormat>
 struct GroupedQuants<kFormat, QuantKind::kE4m3> {
   uint32_t words[8];
@@ -270,7 +270,7 @@ struct GroupedQuants<kFormat, QuantKind::kPlanes> {
   uint32_t low[4];
   uint32_t high[kHighBits == 0 ? 1 : kHighBits];
 
-  // `quad`: which 64 inputs of the unit.
+  // `quad` is the number of the 64 inputs within the unit.
   __device__ __forceinline__ void load(uint32_t unit, int half, int lane, int quad) {
     const int place = half * 2 + quad;
     load_shared_words(unit + place * 512 + lane * 16, low);
@@ -279,7 +279,7 @@ struct GroupedQuants<kFormat, QuantKind::kPlanes> {
     }
   }
   __device__ __forceinline__ uint32_t last() const { return kHighBits > 0 ? high[0] : low[3]; }
-  // The quants of 16 inputs; those of the upper row are 16 times too large.
+  // Returns the quants of 16 inputs; those of the upper row are 16 times too large.
   __device__ __forceinline__ void operand(uint32_t (&a)[4], int step) const {
     const uint32_t word = low[step];
     a[0] = word & 0x000f000fu;
@@ -305,7 +305,7 @@ struct GroupedQuants<kFormat, QuantKind::kPlanes> {
   }
 };
 
-// The operand of step `step` of a unit, whose quants `quants` has.
+// Returns the operand of step `step` of a unit, from its quants.
 template <LinearFormat kFormat>
 __device__ __forceinline__ void load_operand(uint32_t (&a)[4], const GroupedQuants<kFormat>& quants,
                                              const GroupedScales<kFormat>& scales, int step) {

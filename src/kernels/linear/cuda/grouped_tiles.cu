@@ -1,4 +1,4 @@
-// The kernels for many rows of the grouped formats (linear/cuda/tiles.cu).
+// Instantiates the kernels for many rows of the grouped formats (linear/cuda/tiles.cu).
 #include <cstddef>
 #include <utility>
 

@@ -1,6 +1,6 @@
 // The arithmetic of the linear kernels for grouped formats (linear/cuda/grouped_operands.h): Unit
 // for few rows, TileUnit for many. Both multiply in the same order, so a row has the same bits.
-// Device code; included by the kernels alone.
+// Device code; only the kernels include it.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct GroupedUnit {
   using Traits = GroupedTraits<kFormat>;
   static constexpr bool kAhead = false;
 
-  // acc += x . w over a unit, up to a power of two that finish() multiplies by. See Unit.
+  // Computes acc += x . w over a unit, up to a power of two by which finish() multiplies. See Unit.
   template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int n8_tile_bytes,
@@ -127,7 +127,7 @@ struct GroupedTileUnit {
 #pragma unroll
     for (int part_idx = 0; part_idx < Traits::kSteps / Traits::kPartSteps; ++part_idx) {
       Sums part = {};
-      // At most four steps' operands at once.
+      // Processes at most four steps' operands at once.
       constexpr int kCount = Traits::kPartSteps < 4 ? Traits::kPartSteps : 4;
 #pragma unroll
       for (int step = 0; step < Traits::kPartSteps; step += kCount) {
@@ -155,7 +155,8 @@ struct GroupedTileUnit {
       add(sums, low, scales.of_low());
     }
   }
-  // Issues the products of the steps from `first` on. `begins`: they are the first of `part`.
+  // Issues the products of the steps from `first` on. `begins` says that they are the first of
+  // `part`.
   template <int kCount>
   static __device__ __forceinline__ void issue(const uint32_t (&a)[kCount][4], uint64_t rows,
                                                int first, bool begins, Sums& part) {

@@ -1,5 +1,5 @@
-// The outputs that a block of the linear kernels (linear/cuda/linear.cu, linear/cuda/tiles.cu)
-// owns, and how they are written. Device code; included by the kernels alone.
+// The outputs of a block of the linear kernels (linear/cuda/linear.cu, linear/cuda/tiles.cu), and
+// code that writes them. Device code; only the kernels include it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -41,7 +41,7 @@ __device__ __forceinline__ void store_shared_sums(uint32_t address, const float 
   store_shared_16(address, make_uint4(__float_as_uint(v[0]), __float_as_uint(v[1]),
                                       __float_as_uint(v[2]), __float_as_uint(v[3])));
 }
-// Loads `count` neighbouring bf16, at most 4, followed by zeros.
+// Loads `count` adjacent bf16, at most 4, followed by zeros.
 __device__ __forceinline__ uint2 load_bf16x4(const __nv_bfloat16* from, int count) {
   if (count == 4) return *reinterpret_cast<const uint2*>(from);
   const auto* const bits = reinterpret_cast<const uint16_t*>(from);
@@ -51,14 +51,14 @@ __device__ __forceinline__ void add(float4& a, uint2 pairs) {
   add(a, unpack_pairs(pairs.x, pairs.y));
 }
 
-// Index of output `first` of a row. linear_cuda() ensures that 32 bits suffice.
+// Returns the index of output `first` of a row. linear_cuda() ensures that 32 bits suffice.
 __device__ __forceinline__ uint32_t output_at(const LinearKernelArgs& args, int row, int first) {
   return static_cast<uint32_t>(row) * static_cast<uint32_t>(args.output_stride) +
          static_cast<uint32_t>(first);
 }
 
 // Outputs 4g to 4g + 3 of a tile, g = lane / 4, of rows `row` and `row` + 1, with the data that
-// their epilogue reads from global memory, which is loaded before the sums are complete. Items are
+// their epilogue reads from global memory, which are loaded before the sums are complete. Items are
 // zeroed first: ptxas would keep a register that is not always written occupied during the whole
 // loop.
 struct OutputItem {
@@ -96,9 +96,9 @@ struct OutputItem {
   }
 };
 
-// The outputs that a block owns of `tiles` tiles from `first_tile` on, distributed over its
-// threads. opaque() keeps the compiler from computing values derived from these fields early: they
-// would occupy registers during the main loop, which needs them all.
+// A block's outputs in `tiles` tiles from `first_tile` on, distributed over its threads. opaque()
+// keeps the compiler from computing values derived from these fields early: they would occupy
+// registers during the main loop, which needs them all.
 template <int kN8Tiles>
 struct OutputItems {
   int first_tile, first_row, cta_rank, size, count;  // `count`: halves of fragments of the cluster
@@ -152,7 +152,7 @@ __device__ __forceinline__ void finish_sums(const LinearKernelArgs& args, const 
   }
 }
 
-// Writes outputs to which finish_sums() has been applied. For whole warps.
+// Writes outputs after finish_sums(). For whole warps.
 __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const OutputItem& item,
                                             const float4 (&v)[2]) {
   const int first = item.first_output();
@@ -192,7 +192,7 @@ __device__ __forceinline__ void store_plain(const LinearKernelArgs& args, const 
   }
 }
 
-// Writes features 2g and 2g + 1, g = `group`. v[0]: gate; v[1]: up.
+// Writes features 2g and 2g + 1, g = `group`. v[0] is gate, v[1] is up.
 __device__ __forceinline__ void store_gated(const LinearKernelArgs& args, int tile, int group,
                                             int row, const float4 (&v)[2]) {
   const int first = tile * (kTileOutputs / 2) + group * 2;

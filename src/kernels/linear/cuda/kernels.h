@@ -26,29 +26,31 @@ struct LinearVariant {
 };
 using LinearKernel = void (*)(LinearKernelArgs);
 LinearKernel linear_kernel_for(const LinearVariant& variant);
-// The same for grouped formats (linear/cuda/grouped.cu), which have one kernel for all epilogues.
+// Returns the kernel of a grouped format (linear/cuda/grouped.cu), which serves all epilogues.
 LinearKernel grouped_kernel_for(const LinearVariant& variant);
 
 // Each kernel below has a function that prepares it, which prepare_linear_cuda() calls, and a
-// function that submits a launch. `args`: the same arguments as linear_kernel's.
+// function that submits a launch. `args` are the arguments of linear_kernel.
 
-// For gate and up of int4 at 17 to 32 rows: the same clusters, blocks and order of summation as
-// linear_kernel, but products by wgmma (linear/cuda/warpgroups.cu).
+// The kernel for gate and up of int4 at 17 to 32 rows: it has the clusters, blocks and order of
+// summation of linear_kernel, but products by wgmma (linear/cuda/warpgroups.cu).
 Status prepare_linear_warpgroups();
-// Whether this kernel takes the call: gate and up on one GPU with at least five tiles per block.
+// Returns whether this kernel takes the call: gate and up on one GPU with at least five tiles per
+// block.
 bool takes_warpgroups(const LinearPlan& plan, const LinearCall& call);
 Status launch_linear_warpgroups(const LinearPlan& plan, const LinearCall& call,
                                 const LinearKernelArgs& args, cudaStream_t stream);
 
-// For many rows (prefill, large batches): tiles of 128 outputs x 128 rows of activations, with the
-// same bits per row as linear_kernel (linear/cuda/tiles.cu). It does not read the fields of `args`
-// that come from LinearLaunch.
+// The kernel for many rows (prefill, large batches): tiles of 128 outputs x 128 rows of
+// activations, with the same bits per row as linear_kernel (linear/cuda/tiles.cu). It does not read
+// the fields of `args` that come from LinearLaunch.
 Status prepare_linear_tiles();
 Status launch_linear_tiles(const LinearPlan& plan, const LinearCall& call,
                            const LinearKernelArgs& args, cudaStream_t stream);
 
-// Tiles of 256 outputs x up to 128 rows, for bf16 layers whose sums are one chain each: gate and
-// up, and the LM head (linear/cuda/wide_tiles.cu). launch_linear_tiles() decides when to use it.
+// The kernel with tiles of 256 outputs x up to 128 rows, for bf16 layers whose sums are one chain
+// each: gate and up, and the LM head (linear/cuda/wide_tiles.cu). launch_linear_tiles() decides
+// when to use it.
 inline bool may_be_wide(const LinearCall& call) {
   return call.gated ||
          (call.output_f32 != nullptr && call.bias == nullptr && call.reduce == nullptr);

@@ -13,8 +13,8 @@
 namespace forerun::cuda {
 namespace {
 
-// The bytes of shared memory that a block may request. Fails on a device that cannot run the
-// kernels.
+// Returns the bytes of shared memory that a block may request. Fails on a device that cannot run
+// the kernels.
 Result<int> shared_limit() {
   int device = 0;
   int major = 0;
@@ -35,7 +35,7 @@ Result<int> shared_limit() {
   return limit;
 }
 
-// Whether the kernel for many rows takes the call.
+// Returns whether the kernel for many rows takes the call.
 bool takes_tiles(const LinearCall& call) {
   return call.rows >= kFewestTileRows && call.row_index == nullptr;
 }

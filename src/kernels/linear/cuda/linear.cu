@@ -2,8 +2,8 @@
 // its 8 columns: one instruction shape serves every number of rows, and at 8 rows the tensor core
 // has no idle lane.
 //
-// Lower bound of its time: the weight's bytes over the memory's bandwidth. The design choices that
-// bring a launch near it:
+// The lower bound of its time is the weight's bytes over the memory's bandwidth. These design
+// choices bring a launch near it:
 //  - every warp streams its own units through its own ring in shared memory (bulk copies, one
 //    barrier per stage): no producer warp for weights, no barrier between warps in the main loop;
 //  - the ring is filled before the kernel waits for the previous kernel's end, and two blocks share

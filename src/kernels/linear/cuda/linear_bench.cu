@@ -1,5 +1,5 @@
-// Linear layers of real models inside a CUDA graph, against the time that the weight's bytes take
-// at the memory's bandwidth, or its products at the matrix rate.
+// Measures linear layers of real models inside a CUDA graph, against the time of the weight's bytes
+// at the memory's bandwidth, or of its products at the matrix rate.
 //
 //   linear_cuda_bench [--rows 8,16,32] [--filter TEXT] [--splits] [--forwards] [--norm]
 //                     [--json FILE]
@@ -8,7 +8,8 @@
 // L2), each dependent on the one before; the median of replays over the number of launches.
 // --splits tries every split of the shape. --forwards runs all linear layers of a model in order
 // with stand-ins of fixed duration for attention and all-reduce, a kernel each. --norm adds the
-// residual and the norms: O and down leave what QKV, gate and up, and the head then scale by.
+// residual and the norms: O and down write the factors by which QKV, gate and up, and the head then
+// scale.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -27,13 +28,13 @@
 namespace forerun::cuda {
 namespace {
 
-// Measured on one H200: read bandwidth in bytes a second; operations a second of PyTorch's bf16
+// Measured on one H200: read bandwidth in bytes per second; operations per second of PyTorch's bf16
 // product of 8,192 x 8,192 matrices.
 constexpr double kFloorBandwidth = 4.55e12;
 constexpr double kFloorMatrixRate = 790e12;
 
-// The least time of a layer: the longer of reading its weights once and of its products at the
-// matrix rate.
+// Returns the least time of a layer: the longer of reading its weights once and of its products at
+// the matrix rate.
 double floor_us(const LinearPlan& plan, int rows) {
   const double bytes = static_cast<double>(plan.weight_bytes());
   const double operations =
@@ -222,7 +223,7 @@ class Bench {
     return Result<LinearWeightCuda>(std::move(weight));
   }
 
-  // `in_forward`: whether the layer runs among the other layers of its model.
+  // `in_forward` says that the layer runs among the other layers of its model.
   Status submit(const LinearWeightCuda& weight, const Layer& layer, int rows, bool norm,
                 bool in_forward) {
     LinearCall call;
@@ -238,7 +239,7 @@ class Bench {
     call.gated = layer.gated;
     const bool residual = std::strcmp(layer.name, "o") == 0 || std::strcmp(layer.name, "down") == 0;
     if (in_forward && residual) call.footprint = LinearFootprint::kOverHalf;
-    call.scratch = scratch_.view(squares_.as<uint32_t>());  // never written: no wait times out
+    call.scratch = scratch_.view(squares_.as<uint32_t>());  // never written, as no wait times out
     if (norm && residual) {
       call.residual = output_.as<__nv_bfloat16>();
       call.next_norm = {input_.as<float>(), scaled_.as<uint16_t>(), squares_.as<float>()};
@@ -334,7 +335,7 @@ std::string split_text(const LinearPlan& plan, int rows, bool may_be_wide) {
 }
 
 Status bench_plan(Bench& bench, const Options& options, const Layer& layer, LinearPlan plan) {
-  // Distinct weights: 400 MB at least, eight times the L2; launches at least 24.
+  // Takes distinct weights, 400 MB at least, which is eight times the L2, and at least 24 launches.
   const auto count =
       static_cast<int>(std::clamp<size_t>((size_t{400} << 20) / plan.weight_bytes() + 1, 4, 160));
   const int launches = std::max(count, 24);

@@ -1,6 +1,6 @@
-// Shared by the tests of linear layers on GPUs: source tensors of all formats, inputs, and a
-// fixture that runs calls and checks memory that a kernel must not touch. For GoogleTest programs;
-// one file of a program instantiates LinearCuda.
+// A rig for tests of linear layers on GPUs: source tensors of all formats, inputs, and a fixture
+// that runs calls and checks memory that a kernel must not write. For GoogleTest programs; one file
+// of a program instantiates LinearCuda.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -22,7 +22,7 @@
 
 namespace forerun::cuda {
 
-// |out - ref| / |ref| over all elements; infinite if any of them is not finite.
+// Returns |out - ref| / |ref| over all elements; infinite if any of them is not finite.
 inline double relative_error(const std::vector<float>& out, const std::vector<float>& ref) {
   double difference = 0;
   double norm = 0;
@@ -73,7 +73,7 @@ struct SourceTensor {
   LinearFormat format;
   int64_t in, out;
   DeviceBuffer weight, zeros, scales;
-  int64_t row_bytes = 0;  // bytes of a row of blocks
+  int64_t row_bytes = 0;  // bytes per row of blocks
   DeviceBuffer wide;      // the weights in f32, for grouped formats
 
   SourceTensor(LinearFormat f, int64_t in_features, int64_t out_features, uint32_t seed)

@@ -1,6 +1,6 @@
-// Linear layers on a GPU against plain loops: every split, fused sources, outputs of any width,
-// epilogues, chains of layers, and refused arguments. Runs on a GPU of compute capability 9.0;
-// skips itself elsewhere.
+// Compares linear layers on a GPU with plain loops: every split, fused sources, outputs of any
+// width, epilogues, chains of layers, and refused arguments. Runs on a GPU of compute capability
+// 9.0; skips itself elsewhere.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,8 +29,8 @@ TEST_P(LinearCuda, MatchesReferenceForEverySplitAndRowCount) {
   struct Shape {
     int64_t in, out;
   };
-  // The last shape: split over two blocks of eight warps, one block has one segment of activations
-  // less than the other, and both blocks make two passes over the tiles.
+  // In the last shape, split over two blocks of eight warps, one block has one segment of
+  // activations less than the other, and both blocks make two passes over the tiles.
   const int64_t uneven = 4096 + unit_inputs(format);
   for (const Shape shape :
        {Shape{128, 8}, {256, 40}, {1152, 264}, {2048, 1056}, {8192, 512}, {uneven, 2144}}) {
@@ -179,7 +179,7 @@ TEST_P(LinearCuda, DeviceMemoryThatIsNotThereIsSaidSo) {
   EXPECT_NE(buffer.status().message().find("are free"), std::string::npos);
 }
 
-// Epilogues: bias, residual, gating.
+// These tests cover the epilogues: bias, residual, gating.
 TEST_P(LinearCuda, AddsBiasAndResidualBeforeTheOneRounding) {
   const SourceTensor source(GetParam(), 512, 200, 21);
   const Result<LinearPlan> plan = plan_linear(GetParam(), 512, 200);
@@ -232,9 +232,9 @@ TEST_P(LinearCuda, GatedLayerIsSiluOfGateTimesUp) {
   }
 }
 
-// In a graph, every layer of the chain reads what the previous layer wrote. The result must equal
-// that of the same chain with a synchronization after each launch; it would differ if a layer read
-// before its predecessor had finished.
+// In a graph, every layer of the chain reads the output of the previous layer. The result must
+// equal that of the same chain with a synchronization after each launch; it would differ if a layer
+// read before its predecessor had finished.
 TEST_P(LinearCuda, DependentChainInAGraphKeepsItsOrder) {
   constexpr int64_t kWidth = 2048;
   constexpr int kLayers = 24;

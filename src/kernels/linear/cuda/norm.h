@@ -1,6 +1,6 @@
-// RMSNorm has no kernel of its own (rms_norm/cuda/rms_norm.h). This is the linear kernel's part of
-// it (linear/cuda/linear.cu): the scale of each input row, and the data that the next norm needs of
-// each output row. Device code; included by the kernel alone.
+// The linear kernel's part of RMSNorm, which has no kernel of its own (rms_norm/cuda/rms_norm.h):
+// the scale of each input row, and the data of each output row for the next norm
+// (linear/cuda/linear.cu). Device code; only the kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace forerun::cuda {
 // 1 / RMS of the rows of a block's input, in its shared memory: float [rows]. They are computed
 // while the activations are in flight and needed once the first sums are finished.
 struct InverseRms {
-  uint32_t scales, ready;  // `ready`: a barrier at which every warp arrives
+  uint32_t scales, ready;  // `ready` is a barrier at which every warp arrives
 
   // Computes the scales of at most 8 * kCount rows, `kCount` rows per warp, since a block has at
   // least 8 warps. The last warps take the first rows, since the first warps issue the copies of
@@ -31,15 +31,15 @@ struct InverseRms {
     if (lane == 0) barrier_arrive(ready);
   }
 
-  // The same in steps, for at most as many rows as warps: prepare() runs before the previous
-  // kernel's end; load() issues the loads of squares before the copies of activations, and
-  // compute() adds them up after these copies have been issued. A pair: the sums of squares of two
-  // neighbouring groups of kNormGroup inputs.
+  // Computes the scales in steps, for at most as many rows as warps: prepare() runs before the
+  // previous kernel's end; load() issues the loads of squares before the copies of activations, and
+  // compute() adds them up after these copies have been issued. A pair has the sums of squares of
+  // two adjacent groups of kNormGroup inputs.
   struct RowSquares {
     static constexpr int kPairs = 8;  // pairs per lane
     const float* from;                // the lane's first pair
     int row;
-    int left;  // pairs of the row from `from` on; 0 or less: the warp has no row
+    int left;  // pairs of the row from `from` on; 0 or less if the warp has no row
     float2 pair[kPairs];
   };
   __device__ __forceinline__ RowSquares prepare(const LinearKernelArgs& args, int first_row,
@@ -53,7 +53,7 @@ struct InverseRms {
                           2 * (static_cast<int64_t>(first_row + squares.row) * pairs + lane));
     return squares;
   }
-  // Applies args.row_index. After wait_for_previous_kernel().
+  // Applies args.row_index. Call it after wait_for_previous_kernel().
   __device__ __forceinline__ void gather(const LinearKernelArgs& args, int first_row,
                                          RowSquares& squares) const {
     if (squares.left <= 0) return;
@@ -96,7 +96,7 @@ struct InverseRms {
   }
 
   // Computes the scales of kCount rows of the block from `row` on; rows past the last row get its
-  // scale. Called by all lanes of a warp.
+  // scale. All lanes of a warp call it.
   template <int kCount>
   __device__ __forceinline__ void compute_rows(const LinearKernelArgs& args, int first_row, int row,
                                                int lane) const {
@@ -163,8 +163,8 @@ __device__ __forceinline__ void prefetch_next_norm(const LinearKernelArgs& args,
   }
 }
 
-// x: four neighbouring outputs of a row, as two pairs of bf16. Writes their products with the next
-// norm's `weight` and returns the sum of their squares.
+// Writes the products of x, four adjacent outputs of a row as two pairs of bf16, with the next
+// norm's `weight`. Returns the sum of the outputs' squares.
 __device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, uint32_t at, uint2 x,
                                               float4 weight) {
   const float a = __uint_as_float(x.x << 16), b = __uint_as_float(x.x & 0xffff0000u);
@@ -177,8 +177,8 @@ __device__ __forceinline__ float write_scaled(const LinearKernelArgs& args, uint
 }
 
 // Adds up the squares of half a tile and writes the sums. The four lanes that hold a row are 4
-// apart. For whole warps. `lane`: lane of the fragment, 4 * (output / 4) + row / 2. `squares`: for
-// rows `row` and `row` + 1.
+// apart. For whole warps. `lane` is the lane of the fragment, 4 * (output / 4) + row / 2; `squares`
+// is for rows `row` and `row` + 1.
 __device__ __forceinline__ void write_squares(const LinearKernelArgs& args, int tile, int lane,
                                               int row, const float (&squares)[2]) {
   static_assert(kNormGroup * 2 == kTileOutputs);

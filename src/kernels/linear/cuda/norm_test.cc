@@ -1,6 +1,6 @@
-// The two halves of a norm that linear layers compute: the outputs that the layer before the norm
-// writes for it, and the factor by which the layer after the norm multiplies its sums. Runs on a
-// GPU of compute capability 9.0; skips itself elsewhere.
+// Tests the two halves of a norm that linear layers compute: the outputs of the layer before the
+// norm, and the factor by which the layer after the norm multiplies its sums. Runs on a GPU of
+// compute capability 9.0; skips itself elsewhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace forerun::cuda {
 namespace {
 
-// The data that the layer before a norm writes for rows x [rows][width].
+// The norm data that the layer before a norm writes for rows x [rows][width].
 struct NormParts {
   std::vector<uint16_t> scaled;
   std::vector<float> squares;  // [rows][width / kNormGroup]
@@ -81,7 +81,8 @@ std::vector<float> expect_norm_parts(const LinearWeightCuda& weight, LinearCall 
 TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
   constexpr int kRows = 70;
   constexpr int64_t kIn = 512;
-  // Tiles for at most 8 warps at once, and for more: int4 with 12 warps, or several passes.
+  // The sizes have tiles for at most 8 warps at once, and for more: int4 with 12 warps, or several
+  // passes.
   for (const int64_t out : {32, 96, 2528, 20032}) {
     const SourceTensor source(GetParam(), kIn, out, 7);
     const DeviceBuffer x = to_device(random_inputs(GetParam(), kRows * kIn, 1.0f, 3));
@@ -89,7 +90,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
         to_device(random_bf16(static_cast<size_t>(kRows * out), 3.0f, 12));
     std::vector<float> weight_of_norm = random_floats(static_cast<size_t>(out), 4);
     weight_of_norm[7] = 1e7f;  // beyond the range of f16
-    // Two GPUs with the same sums: the norm must work after an all-reduce as without it.
+    // Two GPUs have the same sums: the norm must work after an all-reduce as without it.
     Result<PeerGroup> group = PeerGroup::loopback(0, 2, {.max_rows = kRows, .width = out});
     ASSERT_TRUE(group.ok()) << group.status().message();
     int exchanges = 0;
@@ -127,7 +128,7 @@ TEST_P(LinearCuda, LeavesWhatTheNextNormNeedsForEverySplitAndRowCount) {
   }
 }
 
-// The outputs use chosen rows of the input of `parts`, in another order.
+// The rows of the outputs come from chosen rows of `parts`' input, in another order.
 TEST_P(LinearCuda, NormOfTheInputAndChosenRowsMatchReferenceForEverySplitAndRowCount) {
   struct Shape {
     int64_t in, out;

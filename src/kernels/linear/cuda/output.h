@@ -1,6 +1,6 @@
 // The last steps of the linear kernel (linear/cuda/linear.cu): warps send partial sums to the
-// blocks that own them; these add them up and write outputs. Device code; included by the kernel
-// alone.
+// blocks that own them; these add them up and write outputs. Device code; only the kernel includes
+// it.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +27,10 @@ __device__ __forceinline__ void push_item(const LinearKernelArgs& args, const Ou
   }
 }
 
-// Receives an item that push_item() of all ranks has sent, and writes its outputs. Called after all
-// sums of the block have been sent. With two shots it is called twice: first with `adds`, for the
-// words that this rank adds up; then, after all items of the block, without `adds` for the words of
-// other ranks. For whole warps.
+// Receives an item that push_item() of all ranks has sent, and writes its outputs, after all sums
+// of the block have been sent. With two shots it runs twice: first with `adds`, for the words that
+// this rank adds up; then, after all items of the block, without `adds` for the words of other
+// ranks. For whole warps.
 __device__ __forceinline__ void store_group_item(const LinearKernelArgs& args, OutputItem item,
                                                  bool adds, PeerWait& wait) {
   const int64_t word = mailbox_word(args, item.tile, item.row, item.lane);
@@ -99,8 +99,8 @@ __device__ __forceinline__ void send_sums(const LinearKernelArgs& args, const Pa
 }
 
 // Waits for the partial sums of item `index` from the cluster's blocks, adds them up in the order
-// of the blocks, and writes the outputs or sends the sums to the group of GPUs. `parity`: parity of
-// the barrier of `sums`. For whole warps.
+// of the blocks, and writes the outputs or sends the sums to the group of GPUs. `parity` is the
+// parity of the barrier of `sums`. For whole warps.
 template <EpilogueKind kEpilogue, int kN8Tiles>
 __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
@@ -115,7 +115,7 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
   for (int half = 0; half < 2; ++half) {
     v[half] = load_shared_sums(sums.buffer + sums.offset(args, 0, half, place, item.lane));
   }
-  // Unrolled: fewer would spill registers at 16 rows.
+  // Unrolled by this number; fewer sources would spill registers at 16 rows.
   constexpr int kSources = kN8Tiles == 1 ? 1 : 2;
 #pragma unroll kSources
   for (int source = 1; source < args.cluster_size; ++source) {
@@ -138,7 +138,7 @@ __device__ __forceinline__ void store_item(const LinearKernelArgs& args, const P
   }
 }
 
-// The same for item `index`, which has been loaded, and all later items of the thread.
+// Does the same for item `index`, which has been loaded, and all later items of the thread.
 template <EpilogueKind kEpilogue, int kN8Tiles>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
@@ -154,7 +154,7 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
   }
 }
 
-// The same for all items of the thread.
+// Does the same for all items of the thread.
 template <EpilogueKind kEpilogue, int kN8Tiles>
 __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const PartialSums& sums,
                                            uint32_t parity, const InverseRms& scales,
@@ -169,8 +169,8 @@ __device__ __forceinline__ void store_sums(const LinearKernelArgs& args, const P
   } while (items.warp_has(index));
 }
 
-// The all-reduce of a group of GPUs, after all sums of the block have been sent: adds up the
-// group's sums of `items` and writes the outputs.
+// Completes the all-reduce of a group of GPUs, after all sums of the block have been sent: adds up
+// the group's sums of `items` and writes the outputs.
 template <int kN8Tiles>
 __device__ __forceinline__ void store_group_sums(const LinearKernelArgs& args,
                                                  const OutputItems<kN8Tiles>& items) {

@@ -13,7 +13,7 @@
 namespace forerun::cuda {
 namespace {
 
-// Source of a pack kernel: AutoAWQ's tensors.
+// A source of a pack kernel: AutoAWQ's tensors.
 struct AwqSource {
   const uint32_t *qweight, *qzeros;
   const __half* scales;
@@ -61,7 +61,7 @@ Result<LinearWeightCuda> LinearWeightCuda::allocate(const LinearPlan& plan) {
       weight.data_, DeviceBuffer::allocate(plan.weight_bytes(), "the weight of a linear layer"));
   FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(weight.data_.data(), 0, plan.weight_bytes()),
                                "clearing the weight of a linear layer");
-  // The next kernels to use it run in streams that do not wait for the default stream.
+  // The kernels that use it next run in streams that do not wait for the default stream.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr),
                                "clearing the weight of a linear layer");
   return Result<LinearWeightCuda>(std::move(weight));

@@ -1,10 +1,10 @@
-// Packs weights into the units of linear/cuda/plan.h, in the order of the tensor core's fragments.
-// Included by the files that fill weights, and by the reference twins.
+// Device code that packs weights into the units of linear/cuda/plan.h, in the order of the tensor
+// core's fragments. Files that fill weights and the reference implementations include it.
 //
 // Inside a unit of 32 outputs, output f belongs to lane group g = f / 4 and fragment half (f / 2) %
-// 2, as its lower (f % 2 = 0) or upper row; so a lane ends up with four consecutive outputs. Inputs
-// keep their order: a step has 16 consecutive inputs, both as ldmatrix loads them for mma and as
-// wgmma reads them from shared memory.
+// 2, as its lower (f % 2 = 0) or upper row; so a lane has four consecutive outputs. Inputs keep
+// their order: a step has 16 consecutive inputs, both as ldmatrix loads them for mma and as wgmma
+// reads them from shared memory.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,7 +21,7 @@ namespace forerun::cuda {
 constexpr int kPackThreads = 256;
 inline int64_t blocks_for(int64_t threads) { return (threads + kPackThreads - 1) / kPackThreads; }
 
-// Index of the nibble that holds column c of the eight columns of a packed word, in AutoAWQ's
+// The index of the nibble that holds column c of the eight columns of a packed word, in AutoAWQ's
 // order.
 __device__ constexpr int kNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
 
@@ -30,8 +30,8 @@ __device__ __forceinline__ uint32_t awq_nibble(const uint32_t* packed, int64_t r
   return (packed[row * (columns / 8) + column / 8] >> (4 * kNibbleOfColumn[column % 8])) & 15u;
 }
 
-// The scale of an int8 group from its largest magnitude, and a weight rounded with that scale.
-// LinearWeightCuda::round_bf16_to_int8() defines both.
+// The scale of an int8 group from its largest magnitude, and a weight rounded with that scale, as
+// defined by LinearWeightCuda::round_bf16_to_int8().
 __device__ __forceinline__ __half int8_scale(float max_abs) {
   return __float2half_rn(max_abs / 127.0f);
 }
@@ -41,7 +41,7 @@ __device__ __forceinline__ int rounded_to_int8(float weight, __half scale) {
   return static_cast<int>(fminf(fmaxf(q, -127.0f), 127.0f));
 }
 
-// The output of the source from which fragment row (half, group, upper) of a tile takes its
+// Returns the output of the source from which fragment row (half, group, upper) of a tile takes its
 // weights.
 __device__ __forceinline__ int64_t source_output(OutputPlacement placement, int64_t tile, int half,
                                                  int group, int upper) {
@@ -60,7 +60,7 @@ struct PackTarget {
   int64_t first_tile, tiles, unit_count, outputs;
   OutputPlacement placement;
 };
-// Sizes of a unit as constants: device code may not read kUnitFormats.
+// Sizes of a unit as constants, since device code may not read kUnitFormats.
 template <LinearFormat kFormat>
 inline constexpr int kUnitBytes = unit_bytes(kFormat);
 template <LinearFormat kFormat>
@@ -75,7 +75,7 @@ struct PackVector {
   std::byte* unit_data;
   bool is_in_source;
 
-  // `unit_size`: bytes of a unit.
+  // `unit_size` is in bytes.
   __device__ __forceinline__ PackVector(const PackTarget& target, int unit_size) {
     const int64_t index = static_cast<int64_t>(blockIdx.x) * kPackThreads + threadIdx.x;
     const int vector = static_cast<int>(index % kOfUnit);
@@ -87,7 +87,7 @@ struct PackVector {
     unit_data = target.units + ((target.first_tile + tile) * target.unit_count + unit) * unit_size;
     is_in_source = tile < target.tiles && half_is_in_source(target.placement, half);
   }
-  // Address of the vector.
+  // Returns the address of the vector.
   template <class T>
   __device__ __forceinline__ T* data() const {
     return reinterpret_cast<T*>(unit_data + ((half * 2 + quarter) * 32 + lane) * 16);

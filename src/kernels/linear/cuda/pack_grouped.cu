@@ -14,7 +14,7 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The weights of a source by their outputs and inputs.
+// A source's weights by their outputs and inputs.
 template <LinearFormat kFormat>
 struct BlockSource {
   using Block = StoredBlock<kFormat>;
@@ -39,8 +39,8 @@ struct Fp8Source {
   }
 };
 
-// The quants of a lane: calls put(word, row, pair, quant) for the weights of `steps` steps from
-// `first_step` of the unit on; `word` counts pairs of 16-byte vectors' 8 inputs.
+// Packs the quants of a lane: calls put(word, row, pair, quant) for the weights of `steps` steps
+// from `first_step` of the unit on; `word` counts pairs of 16-byte vectors' 8 inputs.
 template <class Source, class Put>
 __device__ __forceinline__ void each_quant(const Source& source, const PackTarget& target,
                                            const PackVector& vector, int unit_inputs,
@@ -59,7 +59,7 @@ __device__ __forceinline__ void each_quant(const Source& source, const PackTarge
   }
 }
 
-// The layouts of linear/cuda/grouped_operands.h.
+// Writes the layouts of linear/cuda/grouped_operands.h.
 template <LinearFormat kFormat, class Source>
 __device__ __forceinline__ void pack_quants(const Source& source, const PackTarget& target,
                                             const PackVector& vector) {
@@ -98,7 +98,8 @@ __device__ __forceinline__ void pack_quants(const Source& source, const PackTarg
   *vector.data<uint4>() = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// The scales of one row of a lane's group, row `place` = (half * 8 + group) * 2 + upper of 32.
+// Writes the scales of one row of a lane's group, row `place` = (half * 8 + group) * 2 + upper of
+// 32.
 template <LinearFormat kFormat>
 __device__ __forceinline__ void pack_scales(const BlockSource<kFormat>& source, int64_t output,
                                             int64_t unit, int place, std::byte* to) {

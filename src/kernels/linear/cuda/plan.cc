@@ -8,14 +8,14 @@
 namespace forerun::cuda {
 namespace {
 
-// Shared memory that the hardware reserves for each block on an SM. The limit per block is what a
-// block alone on an SM may have.
+// Shared memory that the hardware reserves for each block on an SM. The limit per block is that of
+// a block alone on an SM.
 constexpr int kReservedBytes = 1 << 10;
-// Shared memory of an SM that is left for small kernels between two layers.
+// Shared memory of an SM for small kernels between two layers.
 constexpr int kSmallKernelBytes = 2 << 10;
 constexpr int kMoreThanHalfBytes = 128;
-// Up to 8 rows, an int4 layer with kOverHalf may exceed half by this and kSmallKernelBytes if it
-// then has all activations at once; the int4 layers beside it have as much less. This serves the
+// With up to 8 rows, an int4 layer with kOverHalf may exceed half by this and kSmallKernelBytes if
+// it then has all activations at once; the int4 layers beside it have as much less. This serves the
 // down projection of a third of 70B (3% faster on three GPUs).
 constexpr int kUnevenBytes = 1 << 10;
 static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must fit beside it");
@@ -24,10 +24,10 @@ static_assert(kMoreThanHalfBytes < kSmallKernelBytes / 2, "a block of half must 
 // has little arithmetic and gains from up to six units at up to 8 rows. Int4 loses by more than
 // two, except for a third unit at up to 8 rows if all activations are loaded at once. With many
 // warps, a single pass with one unit per warp is better than several passes, but two units are
-// better still. (Measured on whole forwards of 1B and 8B.)
+// better still. (Measured on whole forward passes of 1B and 8B.)
 constexpr int kWantedStages = 2;
-constexpr int kBf16Stages = 4;  // preferred to having all activations at once
-// The same bytes of the other formats.
+constexpr int kBf16Stages = 4;  // takes precedence over having all activations at once
+// Returns the number of stages of another format that have as many bytes.
 constexpr int wanted_stages(LinearFormat format) {
   return kBf16Stages * stage_bytes(LinearFormat::kInt8Group64) / stage_bytes(format);
 }
@@ -37,7 +37,7 @@ constexpr int max_stages(LinearFormat format, int n8_tiles, TileSchedule schedul
   return n8_tiles == 1 && schedule == TileSchedule::kSinglePass ? 3 : kWantedStages;
 }
 // Shared memory for segments of 8 rows of activations (a segment of one unit per warp may take
-// more), by preference.
+// more), in order of preference.
 struct SegmentBuffers {
   int buffers, bytes;
 };
@@ -46,18 +46,18 @@ constexpr SegmentBuffers kSegmentBuffers[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 
                                               {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
 // Int4 prefers all activations at once, or few segments: copies of later segments queue behind the
 // weights for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8 rows: 8.0 us in four
-// segments, 7.1 in one). From 16 rows on it prefers this even if the block then takes a whole
-// multiprocessor, so that the next layer cannot start beside it (all layers of a quarter of 70B at
-// 16 rows: 5.5 ms in segments, 4.55 at once).
+// segments, 7.1 in one). From 16 rows on it prefers this even if the block then takes a whole SM,
+// so that the next layer cannot start beside it (all layers of a quarter of 70B at 16 rows: 5.5 ms
+// in segments, 4.55 at once).
 constexpr SegmentBuffers kInt4SegmentBuffers = {4, 80 << 10};
 constexpr int kInt4WideInputBytes = 192 << 10;  // for all rows, from 16 rows on, in two buffers
 static_assert(kInt4SegmentBuffers.buffers <= kInputSegments);
 
-// Groups of 8 rows that share the registers of weights.
+// Returns the groups of 8 rows that share the registers of weights.
 int n8_tiles_of(int rows) { return rows <= 8 ? 1 : rows <= 16 ? 2 : 4; }
 
-// Stride in bytes of a row of `units` units in shared memory: an odd multiple of 16 bytes, so that
-// the 8 rows of a matrix load start in different banks.
+// Returns the stride in bytes of a row of `units` units in shared memory: an odd multiple of 16
+// bytes, so that the 8 rows of a matrix load start in different banks.
 int input_stride(const LinearPlan& plan, int units) {
   return units * unit_inputs(plan.format) * 2 + 16;
 }
@@ -65,7 +65,7 @@ int input_stride(const LinearPlan& plan, int units) {
 // Lays out shared memory: barriers, up to four segments of activations, the sums that warps of a
 // group exchange (in the rings if there is one pass), the sums that other blocks send (two buffers;
 // one if there is one pass), and the rings in the rest of `limit`. `stages` is below 1 if nothing
-// is left.
+// remains.
 LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, int limit,
                      int input_buffers, int max_input_bytes) {
   const int n8_tiles = n8_tiles_of(rows);
@@ -112,8 +112,9 @@ LinearLaunch lay_out(const LinearPlan& plan, int rows, TileSchedule schedule, in
   return launch;
 }
 
-// A single pass, if there are enough warps and shared memory for it; otherwise `stages` is 0. bf16,
-// which has little arithmetic, prefers four stages to having all activations at once or more warps.
+// Lays out a single pass, if there are enough warps and shared memory for it; otherwise `stages` is
+// 0. bf16, which has little arithmetic, prefers four stages to having all activations at once or
+// more warps.
 LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool int4 = plan.format == LinearFormat::kInt4Group128;
   const int warps = plan.slice_k_warps * std::max(kLinearWarps / plan.slice_k_warps,
@@ -131,14 +132,14 @@ LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   return launch;
 }
 
-// Shared memory that each of two blocks on an SM may request.
+// Returns the shared memory that each of two blocks on an SM may request.
 int half_of_multiprocessor(int shared_limit) {
   return (shared_limit + kReservedBytes) / 2 - kReservedBytes;
 }
 
+// Limits of shared memory for a layer, and for a kOverHalf layer that has all activations at once.
 // Two blocks of consecutive layers share an SM, so that the second can load its weights while the
-// first computes. These are the limits of shared memory for a layer, and for a kOverHalf layer that
-// has all activations at once.
+// first computes.
 struct SmemLimits {
   int half, over_half;
 };
@@ -151,8 +152,8 @@ SmemLimits smem_limits(const LinearPlan& plan, int n8_tiles, int shared_limit) {
   return {half - kSmallKernelBytes / 2, half + kMoreThanHalfBytes};
 }
 
-// Several passes over the tiles, with activations in as few segments as int4 prefers. `stages` is 0
-// if that leaves too few units in flight.
+// Lays out several passes over the tiles, with activations in as few segments as int4 prefers.
+// `stages` is 0 if that leaves too few units in flight.
 LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, int shared_limit) {
   const int n8_tiles = n8_tiles_of(rows);
   if (n8_tiles == 1) {
@@ -173,15 +174,15 @@ LinearLaunch lay_out_few_segments(const LinearPlan& plan, int rows, int half, in
   return launch;
 }
 
-// Several passes over the tiles, with activations in the first of kSegmentBuffers that leaves
-// enough units in flight within `limit` (or any, if `is_all`: `limit` is the whole shared memory).
-// `stages` is 0 if none does.
+// Lays out several passes over the tiles, with activations in the first of kSegmentBuffers that
+// leaves enough units in flight within `limit` (or any, if `is_all`: `limit` is the whole shared
+// memory). `stages` is 0 if none does.
 LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool is_all) {
   LinearLaunch launch;
   for (const SegmentBuffers& segments : kSegmentBuffers) {
     launch = lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers, segments.bytes);
     if (is_all && launch.stages < kWantedStages) {
-      // Smaller segments, if that leaves enough units in flight.
+      // Takes smaller segments, if that leaves enough units in flight.
       const int missing = (kWantedStages - launch.stages) * kLinearWarps * stage_bytes(plan.format);
       const LinearLaunch smaller =
           lay_out(plan, rows, TileSchedule::kMultiPass, limit, segments.buffers,
@@ -194,9 +195,9 @@ LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool 
   return launch;
 }
 
-// Up to 8 rows, a launch leaves shared memory for another launch if possible. From 16 rows on it
-// takes a whole SM if it otherwise could not have all activations at once or would have too few
-// units in flight.
+// Plans a launch. With up to 8 rows, it leaves shared memory for another launch if possible. From
+// 16 rows on it takes a whole SM if it otherwise could not have all activations at once or would
+// have too few units in flight.
 Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
                                    LinearFootprint footprint) {
   if (rows < 1) {
@@ -227,8 +228,8 @@ Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_
 Result<LinearLaunch> plan_launch(const LinearPlan& plan, int rows, int shared_limit,
                                  LinearFootprint footprint) {
   FORERUN_ASSIGN_OR_RETURN(LinearLaunch launch, plan_for_rows(plan, rows, shared_limit, footprint));
-  // Fewer than 8 rows request as much as 8 rows: of smaller blocks, three could be placed on one
-  // multiprocessor and none on another (docs/log/2026-11-22-linear-rules.md).
+  // Fewer than 8 rows request as much as 8 rows: three smaller blocks could be placed on one SM and
+  // none on another (docs/log/2026-11-22-linear-rules.md).
   if (footprint != LinearFootprint::kOverHalf && rows < 8) {
     const Result<LinearLaunch> eight = plan_for_rows(plan, 8, shared_limit, footprint);
     if (eight.ok()) launch.shared_bytes = std::max(launch.shared_bytes, eight->shared_bytes);

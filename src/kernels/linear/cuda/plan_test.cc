@@ -15,7 +15,7 @@ constexpr int kH200SharedLimit = 232448;
 struct Shape {
   int64_t in, out;
 };
-// Layers of Llama-3-70B over 1 to 4 GPUs, 8B, 3B, 1B, and awkward shapes.
+// The shapes are layers of Llama-3-70B over 1 to 4 GPUs, 8B, 3B, 1B, and awkward shapes.
 constexpr Shape kShapes[] = {
     {8192, 2560},  {2048, 8192},  {8192, 14336}, {7168, 8192},  {8192, 5120}, {4096, 8192},
     {14336, 8192}, {8192, 10240}, {28672, 8192}, {8192, 57344}, {4096, 6144}, {4096, 4096},
@@ -66,8 +66,8 @@ TEST(LinearPlanCuda, EveryShapeHasASplitThatFitsAndKeepsItsRules) {
 }
 
 TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
-  // Gate and up of 8B: 14 tiles per cluster, of which 8 warps would take 8 and then 6. Gate and up
-  // of 70B over 4 GPUs: 7 tiles, which 14 warps share.
+  // Gate and up of 8B have 14 tiles per cluster, of which 8 warps would take 8 and then 6. Gate and
+  // up of 70B over 4 GPUs have 7 tiles, which 14 warps share.
   for (const Shape shape : {Shape{4096, 28672}, {8192, 14336}}) {
     const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, shape.in, shape.out);
     ASSERT_TRUE(plan.ok());
@@ -87,7 +87,7 @@ TEST(LinearPlanCuda, WarpsAreAsManyAsTilesWhereThatIsEven) {
 }
 
 TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
-  // Gate and up of 8B: 64 KB of activations at 8 rows.
+  // Gate and up of 8B take 64 KB of activations at 8 rows.
   const Result<LinearPlan> gate_up = plan_linear(LinearFormat::kBf16, 4096, 28672);
   ASSERT_TRUE(gate_up.ok());
   const Result<LinearLaunch> one_row = plan_launch(*gate_up, 1, kH200SharedLimit);
@@ -102,8 +102,8 @@ TEST(LinearPlanCuda, FewRowsLeaveRoomForMoreUnitsOnTheirWay) {
 TEST(LinearPlanCuda, ALayerBesideAttentionLeavesItRoom) {
   constexpr int kMultiprocessorBytes = 228 << 10;
   constexpr int kReservedBytes = 1 << 10;
-  // QKV of 8B and 3B; of a quarter of 70B, which leaves multiprocessors idle; of 1B, whose 8 warps
-  // leave room anyway.
+  // The cases are QKV of 8B and 3B; of a quarter of 70B, which leaves SMs idle; of 1B, whose 8
+  // warps leave room anyway.
   struct Case {
     Shape shape;
     int rows;
@@ -132,7 +132,7 @@ TEST(LinearPlanCuda, ALayerBesideAttentionLeavesItRoom) {
 }
 
 TEST(LinearPlanCuda, ALayerWithAnSmToItselfMayTakeWhatTheOthersLeave) {
-  // The down projection of a third of 70B.
+  // This is the down projection of a third of 70B.
   const Result<LinearPlan> down = plan_linear(LinearFormat::kInt4Group128, 9600, 8192);
   ASSERT_TRUE(down.ok());
   const Result<LinearLaunch> half = plan_launch(*down, 8, kH200SharedLimit);
@@ -155,8 +155,8 @@ TEST(LinearPlanCuda, FewTilesAreSplitOverBlocks) {
 }
 
 TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
-  // 66 tiles: 33 clusters of 3 blocks take two tiles each, and each block takes at most 22 of the
-  // 64 units.
+  // 66 tiles make 33 clusters of 3 blocks with two tiles each, and each block takes at most 22 of
+  // the 64 units.
   const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, 8192, 2112, 3, 4);
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->clusters, 33);
@@ -165,8 +165,8 @@ TEST(LinearPlanCuda, LargeClustersAreNoMoreThanFinishAsEarly) {
   EXPECT_EQ(launch->segment_units, 6);
   EXPECT_EQ(launch->input_stride_bytes, 22 * 128 * 2 + 16);
   EXPECT_EQ(launch->receive_places, 2);  // 4 halves of fragments over 3 blocks
-  // If multiprocessors may idle, 27 clusters of 4 blocks are chosen, each block with 3 tiles of 16
-  // units, instead of clusters of 2 blocks with 2 tiles of 32 units.
+  // If SMs may idle, the plan chooses 27 clusters of 4 blocks, each block with 3 tiles of 16 units,
+  // instead of clusters of 2 blocks with 2 tiles of 32 units.
   const Result<LinearPlan> idle = plan_linear(LinearFormat::kInt4Group128, 8192, 2560, true);
   ASSERT_TRUE(idle.ok());
   EXPECT_EQ(idle->cluster_size, 4);
@@ -323,7 +323,7 @@ TEST(LinearTilePlan, WideTilesAreOfBf16WithOneChain) {
 }
 
 TEST(LinearTilePlan, FillsTheGpuAtTheRowsOfABatch) {
-  // O and down projections of 8B: 32 tiles at 128 rows.
+  // These are the O and down projections of 8B, with 32 tiles at 128 rows.
   for (const Shape shape : {Shape{4096, 4096}, {14336, 4096}}) {
     for (const LinearFormat format :
          {LinearFormat::kInt4Group128, LinearFormat::kInt8Group64, LinearFormat::kBf16}) {

@@ -1,7 +1,7 @@
 // All-reduce over a group of GPUs inside the linear kernels (linear/cuda/linear.cu,
 // linear/cuda/tiles.cu), through mailboxes (device/cuda/peer_mailboxes.h). A 16-byte word holds one
-// lane's share of a fragment, 4 outputs of 2 rows. One thread pushes it as soon as it is finished
-// and one thread polls it, without any barrier. Device code; included by the kernels alone.
+// lane's share of a fragment, 4 outputs of 2 rows. One thread pushes it as soon as it is complete
+// and one thread polls it, without any barrier. Device code; only the kernels include it.
 //
 // One-shot, for few rows: a rank sends its sums to all ranks, and each rank adds up all words.
 // Two-shot, for more rows (LinearKernelArgs::two_shot): a rank sends its sums of a word to one
@@ -37,19 +37,20 @@ __device__ __forceinline__ void add(float4& a, const float4& b) {
   a.w += b.w;
 }
 
-// Index in a slot of the word of lane `from` of a fragment. The fragment's 8 rows contain `row`.
+// Returns the index in a slot of the word of lane `from` of a fragment. The fragment's 8 rows
+// contain `row`.
 __device__ __forceinline__ int64_t mailbox_word(const LinearKernelArgs& args, int tile, int row,
                                                 int from) {
   return (static_cast<int64_t>(tile) * ((args.rows + 7) >> 3) + (row >> 3)) * 32 + from;
 }
 
-// With two shots, the rank that adds up a word. It is the same for a whole fragment, so that the
-// squares that write_squares() adds together stay on one rank.
+// Returns the rank that adds up a word with two shots. It is the same for a whole fragment, so that
+// the squares that write_squares() adds together stay on one rank.
 __device__ __forceinline__ int adding_rank(const PeerMailboxes& peers, int64_t word) {
   return static_cast<int>(word >> 5) % peers.degree;
 }
 
-// v: in the layout of store_plain().
+// Packs v, in the layout of store_plain().
 __device__ __forceinline__ uint4 pack_word(const float4 (&v)[2]) {
   return make_uint4(pack_bf16x2(v[0].x, v[0].y), pack_bf16x2(v[0].z, v[0].w),
                     pack_bf16x2(v[1].x, v[1].y), pack_bf16x2(v[1].z, v[1].w));

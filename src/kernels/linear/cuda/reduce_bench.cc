@@ -1,14 +1,15 @@
-// Times linear layers with their all-reduce over a group of GPUs, and the same layers without it.
+// Measures linear layers with their all-reduce over a group of GPUs, and the same layers without
+// it.
 //
 //   linear_reduce_cuda_bench [--gpus N] [--rows 8,16,32] [--shots 1|2] [--json FILE]
 //
 // The O and down layers of Llama-3-70B int4, cut for the group as the model is, so in parts that
 // may differ: a graph of launches over distinct weights (together several times the L2), each
 // dependent on the one before; the median of replays over the number of launches. With N of 2 or
-// more, a thread a GPU launches its graph; a replay takes as long as on the GPU that came last,
-// since the others have waited for it; without the sum, as long as on the first, whose part is the
-// largest. With one GPU (the default) a group of 2 and of 4 is played by loopback: everything but
-// the links.
+// more, one thread per GPU launches its graph; a replay takes as long as on the GPU that came last,
+// since the others have waited for it; without the sum, it takes as long as on the first, which has
+// the largest part. With one GPU (the default) loopback replaces a group of 2 and of 4: it has
+// everything but the links.
 #include <algorithm>
 #include <barrier>
 #include <cstdio>
@@ -39,7 +40,7 @@ constexpr int kReplays = 24;
 struct Layer {
   const char* name;
   int64_t inputs;  // inputs on one GPU (undivided)
-  int64_t unit;    // not divided further: the query heads of a KV head, a group of int4
+  int64_t unit;    // smallest part: the query heads of a KV head, or a group of int4
 
   // If units do not divide evenly, the first ranks take one more.
   int64_t part(int degree, int rank) const {
@@ -97,7 +98,7 @@ class Rank {
   double floor_us() const {
     return static_cast<double>(weights_[0].plan().weight_bytes()) / 4.55e12 * 1e6;
   }
-  // Captures the graph that replay() runs. `peers` null: without the all-reduce.
+  // Captures the graph that replay() runs, without the all-reduce if `peers` is null.
   Status capture(int rows, const PeerMailboxes* peers) {
     FORERUN_RETURN_IF_ERROR(use_device(device_));
     FORERUN_ASSIGN_OR_RETURN(
@@ -112,7 +113,8 @@ class Rank {
             call.rows = rows;
             call.reduce = peers;
             call.mailbox = static_cast<int>(i % 2);
-            call.scratch = scratch_.view(x_.as<uint32_t>());  // never written: no wait times out
+            // Stays zero, because no wait times out.
+            call.scratch = scratch_.view(x_.as<uint32_t>());
             FORERUN_RETURN_IF_ERROR(linear_cuda(weights_[i], call, stream_.get()));
           }
           return Status();
@@ -120,7 +122,7 @@ class Rank {
     graph_.emplace(std::move(graph));
     return {};
   }
-  // Microseconds of one replay.
+  // Returns the microseconds of one replay.
   Result<double> replay() {
     FORERUN_RETURN_IF_ERROR(start_.record(stream_));
     FORERUN_RETURN_IF_ERROR(graph_->launch(stream_));
@@ -148,16 +150,16 @@ class Rank {
   std::optional<Graph> graph_;
 };
 
-// The number of launches of each rank, of at most `inputs` inputs: at least 400 MB of weights; an
-// even number, since exchanges alternate between two mailboxes.
+// Returns the number of launches of each rank, of at most `inputs` inputs: at least 400 MB of
+// weights, and an even number, since exchanges alternate between two mailboxes.
 Result<size_t> launches_of(int64_t inputs) {
   FORERUN_ASSIGN_OR_RETURN(const LinearPlan plan,
                            plan_linear(LinearFormat::kInt4Group128, inputs, kWidth));
   return std::max<size_t>(24, ((size_t{400} << 20) / plan.weight_bytes() + 2) & ~1u);
 }
 
-// The median over replays of the time per launch: with the all-reduce, of the shortest time of any
-// rank; without it, of the first rank's time.
+// Returns the median over replays of the time per launch: with the all-reduce, of the shortest time
+// of any rank; without it, of the first rank's time.
 Result<double> launch_us(std::vector<Rank>& ranks, bool reduce) {
   std::vector<std::vector<double>> times(ranks.size());
   std::vector<Status> failures(ranks.size());

@@ -1,6 +1,6 @@
-// The order in which a group's sums are added: the ranks' sums cancel, so that any other order
-// gives other bits. All ranks run on one GPU; the layer is so narrow that the blocks of all ranks
-// fit at once. (linear/cuda/reduce_test.cc tests equal shards, delays and failures.)
+// Tests the order in which a group's sums are added: the ranks' sums cancel, so that any other
+// order gives other bits. All ranks run on one GPU; the layer is so narrow that the blocks of all
+// ranks fit at once. (linear/cuda/reduce_test.cc tests equal shards, delays and failures.)
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -89,7 +89,7 @@ Bits summed(const std::vector<Bits>& parts, const std::vector<size_t>& order) {
 
 struct Group {
   std::string name;
-  // By rank. A large sum and its negative have the same seed.
+  // These are by rank. A large sum and its negative have the same seed.
   std::vector<std::pair<uint32_t, float>> seeds_and_scales;
   bool two_shot = false;
 };
@@ -120,7 +120,7 @@ TEST_P(OrderOfRanks, IsTheOrderOfTheSum) {
     std::iota(order.begin(), order.end(), size_t{0});
     const Bits expected = summed(parts, order);
     for (size_t first = 1; first < ranks.size(); ++first) {
-      // The order in which each rank would add its own sum first.
+      // This is the order if each rank added its own sum first.
       std::rotate(order.begin(), order.begin() + 1, order.end());
       ASSERT_NE(summed(parts, order), expected) << "this case shows nothing";
     }

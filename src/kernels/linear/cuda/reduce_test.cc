@@ -1,5 +1,5 @@
-// All-reduce over a group inside the linear kernel. Tests that need one to four GPUs of compute
-// capability 9.0 skip themselves elsewhere.
+// Tests the all-reduce over a group inside the linear kernel. Tests that need one to four GPUs of
+// compute capability 9.0 skip themselves elsewhere.
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 
@@ -37,8 +37,8 @@ constexpr int kLayers = 6;  // exchanges in a chain
 // weights, x before, between and after the layers, and a graph of the chain.
 class Rank {
  public:
-  // `inputs`: inputs of this rank, so that ranks may have different splits. `in_passes`: its blocks
-  // have more tiles than warps for them (at least 512 inputs).
+  // `inputs` is the number of this rank's inputs, so that ranks may have different splits. With
+  // `in_passes` its blocks have more tiles than warps for them (at least 512 inputs).
   Rank(int device, int64_t inputs, uint32_t seed, bool in_passes = false)
       : device_(device), inputs_(inputs) {
     use();
@@ -95,7 +95,7 @@ class Rank {
     c.reduce = &peers;
     return linear_cuda(weight(layer), c, stream_->get());
   }
-  // `before(layer)`: number of other layers that run before each layer, as a delay.
+  // `before(layer)` returns the number of other layers that run before each layer, as a delay.
   Graph chain(
       int rows, const PeerMailboxes& peers,
       const std::function<int(int)>& before = [](int) { return 0; }) const {
@@ -128,7 +128,7 @@ class Rank {
     use();
     return to_host<uint16_t>(x_[1 + layer % 2], static_cast<size_t>(rows * kWidth));
   }
-  // This rank's rounded sums of a layer, computed without a group.
+  // Returns this rank's rounded sums of a layer, computed without a group.
   Bits partial(int layer, int rows, const Bits& x) const {
     use();
     EXPECT_TRUE(x_[input_of(layer)].upload(std::as_bytes(std::span(x))).ok());
@@ -159,8 +159,8 @@ class Rank {
   LinearScratchBuffer shared_tiles_;
 };
 
-// The chain's expected result: partial sums of `ranks` in rank order, then bias, residual and one
-// rounding.
+// Returns the chain's expected result: partial sums of `ranks` in rank order, then bias, residual
+// and one rounding.
 Bits reference(const std::vector<const Rank*>& ranks, int rows, Bits x) {
   const Bits bias = ranks[0]->bias();
   for (int layer = 0; layer < kLayers; ++layer) {
@@ -245,7 +245,7 @@ TEST_F(OneGpu, ARowOfNanIsNotTakenForOneThatHasNotArrived) {
   }
 }
 
-// A view in which rank 1 never sends.
+// Returns a view in which rank 1 never sends.
 PeerMailboxes without_rank_1(const PeerGroup& group) {
   PeerMailboxes view = group.rank(0);
   view.send[1] = view.send[0];
@@ -368,7 +368,7 @@ TEST_P(SeveralGpus, AgreeBitForBitWhateverTheDelays) {
     for (const int rows : {1, 8, 13, 32, 64, 256}) {
       if (on_host && rows > 13) continue;
       const Bits wanted = expected(rows);
-      // Chains with delays at random places, which differ between ranks.
+      // Runs chains with delays at random places, which differ between ranks.
       std::mt19937 places(static_cast<uint32_t>(rows));
       std::vector<std::vector<Graph>> chains(ranks_.size());
       for (size_t rank = 0; rank < ranks_.size(); ++rank) {

@@ -1,4 +1,5 @@
-// Reference twins of linear layers: plain loops in double over the source tensors of the weights.
+// Reference implementations of linear layers: plain loops in double over the source tensors of the
+// weights.
 #include <cuda_bf16.h>
 
 #include "kernels/cuda/launch.h"

@@ -1,5 +1,5 @@
 // Pipelines of a block of the linear kernel (linear/cuda/linear.cu): rings of weights and
-// activations, and the exchange of partial sums. Device code; included by the kernel alone.
+// activations, and the exchange of partial sums. Device code; only the kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -26,28 +26,29 @@ struct LinearKernelArgs {
   int rows, outputs;
   int units, cluster_size, slice_k_warps_log2;
   int cluster_tiles, larger_clusters;  // the first larger_clusters clusters have one more tile
-  uint32_t opaque_zero;                // 0, unknown to the compiler
+  uint32_t opaque_zero;                // 0, which the compiler does not know
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       slice_k_offset, receive_offset, ring_offset, receive_buffer_bytes;
-  const int32_t* row_index;    // null: rows are in order
-  const float* input_squares;  // null: no norm; norm_eps and inputs belong to it
+  const int32_t* row_index;    // null if rows are in order
+  const float* input_squares;  // null without a norm; norm_eps and inputs belong to it
   float norm_eps;
   int inputs;
   NormOutputCuda next_norm;
   ActivationFormat gated_format;
-  PeerMailboxes peers;  // mailbox of this exchange; degree 0: no group
+  PeerMailboxes peers;  // mailbox of this exchange; degree 0 without a group
   bool two_shot;        // linear/cuda/reduce.h
   bool gated;
   int warps, tile_warps;
   float inverse_inputs;             // 1 / inputs
-  int block_units, smaller_blocks;  // units of a tile: the first smaller_blocks blocks of a cluster
+  int block_units, smaller_blocks;  // units per tile: the first smaller_blocks blocks of a cluster
                                     // have block_units, the others one more
   uint32_t cluster_inverse;         // 2^16 / cluster_size, rounded up
   int receive_places;               // halves of fragments that a block owns
   int input_rows;                   // rows of a segment of activations in shared memory
 };
 
-// A layer's epilogue: fixed at compile time, or kRuntime: the kernel reads it from its arguments.
+// A layer's epilogue: fixed at compile time, or kRuntime, which the kernel reads from its
+// arguments.
 enum class EpilogueKind : uint8_t { kPlain, kGated, kRuntime };
 template <EpilogueKind kEpilogue>
 __device__ __forceinline__ bool ends_gated(const LinearKernelArgs& args) {
@@ -62,7 +63,7 @@ __device__ __forceinline__ bool ends_plain(const LinearKernelArgs& args) {
   return !ends_gated<kEpilogue>(args) && !ends_in_sum<kEpilogue>(args);
 }
 
-// The row of the input from which row `row` of the output is computed.
+// Returns the row of the input for row `row` of the output.
 __device__ __forceinline__ int input_row(const LinearKernelArgs& args, int row) {
   return args.row_index == nullptr ? row : args.row_index[row];
 }
@@ -80,14 +81,14 @@ struct BlockUnits {
         count(args.block_units + (cta_rank >= args.smaller_blocks ? 1 : 0)) {}
 };
 
-// The ring of one warp, through which its units pass in the order in which it multiplies them (tile
-// after tile, a tile's inputs in order). Every lane keeps the same state; an elected lane issues
-// the bulk copies. kOneTile: the warp has at most one tile, which saves registers.
+// The ring of one warp, through which its units pass in the order of multiplication (tile after
+// tile, a tile's inputs in order). Every lane keeps the same state; an elected lane issues the bulk
+// copies. kOneTile says that the warp has at most one tile, which saves registers.
 template <int kUnitBytes, int kStageBytes, bool kOneTile>
 struct UnitRing {
-  const std::byte* next;         // unit to request next
+  const std::byte* next;         // next unit to request
   int tile_skip;                 // units between the end of a tile's units and the warp's next tile
-  int tile_units, left_in_tile;  // units per tile; left in the tile that is requested
+  int tile_units, left_in_tile;  // units per tile; units left in the requested tile
   int to_request, to_use;
   uint64_t policy;
   uint32_t data, data_end, barrier;  // the current stage
@@ -108,9 +109,9 @@ struct UnitRing {
     }
   }
   __device__ __forceinline__ void wait() const { barrier_wait(barrier, parity); }
-  // Requests another unit into the stage of the current unit. `loaded`: a word of the last vector
+  // Requests another unit into the stage of the current unit. `loaded` is a word of the last vector
   // that was loaded from this stage. A load may wait behind other requests for longer than a copy
-  // from the L2 takes, so the address of the copy is made to depend on the loaded word.
+  // from the L2 takes, so the address of the copy depends on the loaded word.
   __device__ __forceinline__ void release(const LinearKernelArgs& args, uint32_t loaded) {
     __syncwarp();
     request(args, data + (loaded & args.opaque_zero), barrier);
@@ -131,9 +132,9 @@ template <int kN8Tiles, bool kOneSegment>
 struct InputRing {
   uint32_t data, full, empty;    // buffer 0 and the barriers of all buffers
   const uint16_t* block_inputs;  // the block's inputs of row 0
-  int block_bytes;               // bytes of a row
+  int block_bytes;               // bytes per row
   int first_row, rows;
-  int left;                      // segments to request, all passes
+  int left;                      // segments to request in all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row of the next request
   uint32_t next_parity = 0;      // parity of the buffer's empty barrier
 
@@ -149,8 +150,8 @@ struct InputRing {
   }
 
   // State for the first segments. Every warp issues the copies of some of the rows, since copies of
-  // one warp wait for one another. prepare() does before the previous kernel's end, where time
-  // costs nothing, all that need not wait for it; opaque() keeps the compiler from moving this
+  // one warp wait for one another. prepare() does all work that need not wait before the previous
+  // kernel's end, where time costs nothing; opaque() keeps the compiler from moving this work
   // behind the wait.
   struct First {
     const uint16_t* from;  // the lane's row, if it has one
@@ -169,7 +170,7 @@ struct InputRing {
             .to = opaque(data + row * args.input_stride_bytes),
             .row = row};
   }
-  // Applies args.row_index. After wait_for_previous_kernel().
+  // Applies args.row_index. Call it after wait_for_previous_kernel().
   __device__ __forceinline__ void gather(const LinearKernelArgs& args, First& first) const {
     if (first.row < rows) {
       first.from = block_inputs + args.row_index[first_row + first.row] * args.input_stride;
@@ -194,9 +195,9 @@ struct InputRing {
     next_begin = args.input_buffers < args.segments ? args.input_buffers * args.segment_bytes : 0;
   }
 
-  // Requests the next segment once all warps have released its buffer. Called by all lanes of a
-  // warp. (Bytes may arrive before the barrier expects them, since the phase cannot end without
-  // lane 0's arrival.)
+  // Requests the next segment once all warps have released its buffer. All lanes of a warp call it.
+  // (Bytes may arrive before the barrier expects them, since the phase cannot end without lane 0's
+  // arrival.)
   __device__ __forceinline__ void refill(const LinearKernelArgs& args, int lane) {
     barrier_wait(empty + next * 8, next_parity);
     const uint32_t barrier = full + next * 8;
@@ -219,25 +220,27 @@ struct InputRing {
   }
 };
 
-// Sends a lane's partial sums to the block of the cluster that adds them up. Blocks own halves of
-// fragments (16 lanes: 16 outputs of 8 rows, whose squares are added together) round-robin: for any
-// cluster size, the block of CTA rank r owns the halves with index r, r + size, ...
+// The exchange of partial sums: a lane sends them to the block of the cluster that adds them up.
+// Blocks own halves of fragments (16 lanes: 16 outputs of 8 rows, whose squares are added together)
+// round-robin: for any cluster size, the block of CTA rank r owns the halves with index r, r +
+// size, ...
 struct PartialSums {
   uint32_t buffer, barrier;  // this block's receive buffer and the barrier that counts its bytes
   int cta_rank;
 
-  // Offset in the receive buffer. `place`: index among the halves that a block owns.
+  // Returns the offset in the receive buffer. `place` is the index among the halves that a block
+  // owns.
   static __device__ __forceinline__ uint32_t offset(const LinearKernelArgs& args, int source,
                                                     int part, int place, int lane) {
     return static_cast<uint32_t>((((source * 2 + part) * args.receive_places + place) * kHalfLanes +
                                   (lane & (kHalfLanes - 1))) *
                                  16);
   }
-  // `place` of the half with index `index`, which must be less than 2^16 / size.
+  // Returns the `place` of the half with index `index`, which must be less than 2^16 / size.
   static __device__ __forceinline__ int place(const LinearKernelArgs& args, int index) {
     return static_cast<int>(static_cast<uint32_t>(index) * args.cluster_inverse >> 16);
   }
-  // Bytes that this block receives for `fragments` fragments.
+  // Returns the bytes that this block receives for `fragments` fragments.
   __device__ __forceinline__ int bytes(const LinearKernelArgs& args, int fragments) const {
     return place(args, 2 * fragments + args.cluster_size - 1 - cta_rank) * args.cluster_size *
            (2 * kHalfLanes * 16);

@@ -16,7 +16,7 @@ __device__ __forceinline__ float warp_max(float value) {
   return value;
 }
 
-// Source of pack_int4() for one unit, whose outputs and inputs lie in shared memory.
+// The source of pack_int4() for one unit; its outputs and inputs lie in shared memory.
 struct Int4UnitSource {
   const uint8_t (*nibbles)[128];
   const uint8_t* zeros;

@@ -1,6 +1,6 @@
-// Weights rounded on a GPU. Int4: the same bits as packing AutoAWQ tensors whose integers plain
-// loops have made. Int8: the integers and scales of plain loops, at the places that the tensor
-// core's fragments require.
+// Tests weights rounded on a GPU. Int4 must have the same bits as packed AutoAWQ tensors with
+// integers from plain loops. Int8 must have the integers and scales of plain loops, at the places
+// that the tensor core's fragments require.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ struct Int4Tensors {
   std::vector<uint16_t> scales;
 };
 
-// The rounding that round_bf16_to_int4() documents.
+// Rounds as documented for round_bf16_to_int4().
 Int4Tensors rounded(const std::vector<uint16_t>& weight, int64_t in, int64_t out) {
   constexpr int kNibbleOfColumn[8] = {0, 4, 1, 5, 2, 6, 3, 7};
   const auto words = static_cast<size_t>(out / 8);
@@ -61,7 +61,7 @@ TEST(LinearRoundCuda, MakesTheIntegersOfPlainLoops) {
   SKIP_WITHOUT_GPUS(1);
   const auto stream = Stream::create();
   ASSERT_TRUE(stream.ok());
-  // Whole and partial tiles; an even and an odd number of groups.
+  // The shapes have whole and partial tiles, and even and odd numbers of groups.
   for (const auto& [in, out] : {std::pair<int64_t, int64_t>{256, 96}, {384, 40}, {128, 8}}) {
     std::vector<uint16_t> weight =
         random_bf16(static_cast<size_t>(in * out), 0.05f, static_cast<uint32_t>(in));
@@ -97,7 +97,7 @@ TEST(LinearRoundCuda, MakesTheIntegersOfPlainLoops) {
   }
 }
 
-// Parts of a fused weight go where their integers would.
+// Parts of a fused weight must lie where their integers would.
 TEST(LinearRoundCuda, PartsLieWhereTheirIntegersWould) {
   SKIP_WITHOUT_GPUS(1);
   constexpr int64_t kIn = 256;
@@ -153,7 +153,7 @@ TEST(LinearRoundCuda, MakesTheInt8OfPlainLoops) {
         random_bf16(static_cast<size_t>(in * out), 0.05f, static_cast<uint32_t>(in));
     std::fill_n(weight.begin(), kInt8Group, uint16_t{0});                // zeros
     std::fill_n(weight.begin() + in, kInt8Group, to_bf16(-0.25f).bits);  // one magnitude
-    // Below the smallest scale.
+    // These values are below the smallest scale.
     std::fill_n(weight.begin() + 2 * in, kInt8Group, to_bf16(1e-12f).bits);
     weight[static_cast<size_t>(3 * in + 5)] = to_bf16(40.0f).bits;  // an outlier
     std::fill_n(weight.begin() + 4 * in, kInt8Group,
@@ -187,7 +187,8 @@ TEST(LinearRoundCuda, MakesTheInt8OfPlainLoops) {
         for (int64_t k = 0; k < kInt8Group; ++k) {
           const float step = to_float(scale);
           const float q = step > 0 ? std::clamp(std::nearbyint(w(k) / step), -127.0f, 127.0f) : 0;
-          // Two steps of 16 inputs a vector; of a step the first 8 inputs' word, then the others'.
+          // A vector has two steps of 16 inputs; a step has the first 8 inputs' word, then the
+          // others'.
           const int64_t lane = f / 4 * 4 + k % 8 / 2;
           const int64_t byte =
               ((half * 2 + k / 32) * 32 + lane) * 16 + k / 8 % 4 * 4 + upper * 2 + k % 2;
@@ -198,7 +199,7 @@ TEST(LinearRoundCuda, MakesTheInt8OfPlainLoops) {
   }
 }
 
-// A tokenizer's vocabulary may be any number: the outputs past it are as if they were zeros.
+// A tokenizer's vocabulary may be any number: outputs past it must be zeros.
 TEST(LinearRoundCuda, OutputsNeedNotBeWholeWords) {
   SKIP_WITHOUT_GPUS(1);
   constexpr int64_t kIn = 256;

@@ -1,5 +1,5 @@
-// Batch invariance: a row's bits are the same beside any other rows, whichever kernel runs it.
-// Runs on a GPU of compute capability 9.0; skips itself elsewhere.
+// Tests batch invariance: a row's bits must be the same beside any other rows, whichever kernel
+// runs it. Runs on a GPU of compute capability 9.0; skips itself elsewhere.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,8 +19,8 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
     int64_t in, out;
     bool before_attention = false;
   };
-  // Shapes for every tile schedule, and for a cluster of 4 (before attention); 14336 and 28672 are
-  // gate and up.
+  // There are shapes for every tile schedule, and for a cluster of 4 (before attention); 14336 and
+  // 28672 are gate and up.
   std::vector<Shape> shapes = {
       {8192, 2560, true}, {2048, 8192}, {3072, 5120}, {4096, 6144}, {14336, 4096}};
   if (format == LinearFormat::kInt4Group128) {
@@ -76,12 +76,12 @@ TEST_P(LinearCuda, RowsHaveTheSameBitsInAnyCompany) {
   }
   EXPECT_EQ(schedules.size(), format == LinearFormat::kInt4Group128 ? 3 : 2);
   EXPECT_GE(splits.size(), 3);
-  // Two shapes, 17, 24 and 32 rows, three calls.
+  // There are two shapes, three numbers of rows (17, 24 and 32), and three calls.
   EXPECT_EQ(warpgroup_calls, format == LinearFormat::kInt4Group128 ? 18 : 0);
 }
 
-// More segments of activations than buffers, with one and two passes over the tiles. From 9 rows on
-// a producer warp loads them.
+// There are more segments of activations than buffers, with one and two passes over the tiles. From
+// 9 rows on a producer warp loads them.
 TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
   const LinearFormat format = GetParam();
   for (const int64_t out : {96, 16896}) {
@@ -110,8 +110,8 @@ TEST_P(LinearCuda, SegmentsThatAreFedAgainHaveTheSameBits) {
   }
 }
 
-// Every split and ragged edge, with all epilogues: a row has the same bits among hundreds of rows
-// as among few.
+// Tests every split and ragged edge, with all epilogues: a row must have the same bits among
+// hundreds of rows as among few.
 TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   constexpr int kRows = 300;
   constexpr int kFew = 29;
@@ -187,7 +187,7 @@ TEST_P(LinearCuda, ManyRowsHaveTheBitsOfFewForEverySplit) {
   EXPECT_GE(piece_lengths.size(), 3);
 }
 
-// Gate and up, and unrounded outputs of an LM head, in tiles of 256 outputs.
+// Tests gate and up, and unrounded outputs of an LM head, in tiles of 256 outputs.
 TEST_P(LinearCuda, WideTilesHaveTheBitsOfFewRows) {
   if (GetParam() != LinearFormat::kBf16) GTEST_SKIP() << "integers have none";
   constexpr int kRows = 300;

@@ -26,7 +26,7 @@ LinearScratchCuda LinearScratchBuffer::view(uint32_t* failed) const {
 Status LinearScratchBuffer::clear_counters() const {
   FORERUN_CUDA_RETURN_IF_ERROR(cudaMemset(view(nullptr).arrivals, 0, kCounterBytes),
                                "clearing counters of linear layers");
-  // The next kernels to use them run in streams that do not wait for the default stream.
+  // The kernels that use them next run in streams that do not wait for the default stream.
   FORERUN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(nullptr),
                                "clearing counters of linear layers");
   return {};

@@ -21,8 +21,8 @@ struct LinearScratchCuda {
   uint32_t* failed = nullptr;
 };
 
-// The scratch memory of a stream. All its launches share it, since they run one after another.
-// Movable.
+// The scratch memory of a stream. All launches of the stream share it, since they run one after
+// another. Movable.
 class LinearScratchBuffer {
  public:
   static constexpr size_t kCounters = kMaxSplitTiles + 1;
@@ -34,7 +34,7 @@ class LinearScratchBuffer {
   // Allocates the memory and clears the counters.
   static Result<LinearScratchBuffer> allocate();
   LinearScratchCuda view(uint32_t* failed) const;
-  // To be called after a launch has failed, while no launch is running.
+  // Clears the counters after a launch has failed, while no launch is running.
   Status clear_counters() const;
 
  private:

@@ -1,4 +1,4 @@
-// silu(gate) * up against the compiler's division, for every gate that there is.
+// Compares silu(gate) * up with the compiler's division, for every possible gate.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -11,9 +11,9 @@ namespace forerun::cuda {
 namespace {
 
 struct Comparison {
-  uint32_t blocks;     // number that ran
+  uint32_t blocks;     // number of blocks that ran
   uint32_t differ;     // number of gates whose results differ
-  uint32_t gate_bits;  // bits of a gate that differs
+  uint32_t gate_bits;  // bits of a differing gate
 };
 
 __device__ void compare(const uint32_t (&bits)[4], Comparison* result) {
@@ -32,14 +32,14 @@ __device__ void compare(const uint32_t (&bits)[4], Comparison* result) {
   }
   if (threadIdx.x == 0) atomicAdd(&result->blocks, 1u);
 }
-// A thread's four gates are far apart, so that special cases of the division stand beside usual
+// Takes four distant gates per thread, so that special cases of the division are beside usual
 // gates.
 __global__ void compare_apart(Comparison* result) {
   const uint32_t first = blockIdx.x * blockDim.x + threadIdx.x;
   constexpr uint32_t kApart = uint32_t{1} << 30;
   compare({first, first + kApart, first + 2 * kApart, first + 3 * kApart}, result);
 }
-// A thread's four gates are neighbours, so that most threads have usual gates only.
+// Takes four adjacent gates per thread, so that most threads have only usual gates.
 __global__ void compare_neighbours(Comparison* result) {
   const uint32_t first = (blockIdx.x * blockDim.x + threadIdx.x) * 4;
   compare({first, first + 1, first + 2, first + 3}, result);

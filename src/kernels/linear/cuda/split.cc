@@ -25,13 +25,13 @@ Status check_shape(LinearFormat format, int64_t in_features, int64_t out_feature
 
 constexpr int kSharedLimitOfSm90 = 227 << 10;
 
-// A rough time in cycles of one launch at 8 rows; only the order of the splits matters. It adds up:
-// the units of the busiest warp or, if there are many warps, of the busiest block (slower with few
-// units in flight); the block's activations from the L2 (slower in segments); passes; the exchange
-// of sums between warps; warps without a tile. The costs are fitted to all splits over 1 and 2
-// blocks of the layers of 70B over 2, 3 and 4 GPUs, 8B, 3B and 1B (linear_cuda_bench --splits),
-// except the costs of warps without a tile and of idle multiprocessors, which are fitted to whole
-// forwards of 70B.
+// Returns an approximate time in cycles of one launch at 8 rows; only the order of the splits
+// matters. It adds up: the units of the busiest warp or, if there are many warps, of the busiest
+// block (slower with few units in flight); the block's activations from the L2 (slower in
+// segments); passes; the exchange of sums between warps; warps without a tile. The costs are fitted
+// to all splits over 1 and 2 blocks of the layers of 70B over 2, 3 and 4 GPUs, 8B, 3B and 1B
+// (linear_cuda_bench --splits), except the costs of warps without a tile and of idle SMs, which are
+// fitted to whole forward passes of 70B.
 double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   struct Costs {
     double block_unit, warp_unit, few_stages, pass, shared_tile, eight_warps, segments, idle_warp;
@@ -39,7 +39,7 @@ double estimated_cycles(const LinearPlan& plan, const LinearLaunch& launch) {
   constexpr Costs kInt4 = {98, 618, 1.0, 777, 378, 645, 1700, 800};
   constexpr Costs kBf16 = {20, 164, 1.4, 740, 70, 0, 108, 0};  // bf16 and the other formats
   constexpr double kL2BytesPerCycle = 60;
-  // Large clusters leave some multiprocessors without a block.
+  // Large clusters leave some SMs without a block.
   constexpr double kGapCycles = 500;
   Costs costs = plan.format == LinearFormat::kInt4Group128 ? kInt4 : kBf16;
   costs.block_unit = unit_format(plan.format).block_cycles;
@@ -110,9 +110,9 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
       const Result<LinearPlan> plan =
           plan_linear(format, in_features, out_features, cluster_size, slice_k_warps);
       if (!plan.ok()) continue;
-      // With fewer tiles than multiprocessors, one block per tile would leave some idle.
+      // If there are fewer tiles than SMs, one block per tile would leave some SMs idle.
       if (cluster_size == 1 && plan->tiles < max_clusters(1) && plan->units > 1) continue;
-      // The split must depend on the shape alone, so it does not use the current GPU's limit.
+      // The split must depend only on the shape, so it does not use the current GPU's limit.
       const Result<LinearLaunch> launch = plan_launch(*plan, 8, kSharedLimitOfSm90);
       const double cycles =
           launch.ok() ? estimated_cycles(*plan, *launch) : std::numeric_limits<double>::max();

@@ -1,6 +1,6 @@
-// Blocks of GGUF files, read on a GPU: a struct for each grouped format (linear/cuda/
-// unit_formats.h) that is stored so. Device code; included by linear/cuda/pack_grouped.cu and
-// embedding/cuda/embedding.cu alone. The layouts are those of checkpoint/blocks.
+// Readers of GGUF files' blocks on a GPU: a struct for each grouped format
+// (linear/cuda/unit_formats.h) with stored blocks. Device code; only linear/cuda/pack_grouped.cu
+// and embedding/cuda/embedding.cu include it. The layouts are those of checkpoint/blocks.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -12,18 +12,19 @@
 
 namespace forerun::cuda {
 
-// Two bytes at any address, the first one lowest.
+// Returns two bytes from any address, the first one lowest.
 __device__ __forceinline__ uint32_t two_bytes(const uint8_t* from) {
   return from[0] | uint32_t{from[1]} << 8;
 }
-// Nibble `index` of bytes of which each holds one of the first and one of the last `half` nibbles.
+// Returns nibble `index`, where each byte holds one of the first and one of the last `half`
+// nibbles.
 __device__ __forceinline__ uint32_t nibble_of(const uint8_t* from, int half, int index) {
   return index < half ? from[index] & 15u : uint32_t{from[index - half]} >> 4;
 }
 
-// quant(block, i): the quant of weight i of a block, kZero where the weight is 0. d(block),
-// dmin(block): bits of f16. Two levels: scale(block, group), kScaleZero more than it is, and
-// minimum(block, group), integers, for groups of kGroup weights.
+// A stored block has quant(block, i): the quant of weight i, kZero if the weight is 0. d(block) and
+// dmin(block) are bits of f16. With two levels, scale(block, group), kScaleZero more than its
+// value, and minimum(block, group) are integers for groups of kGroup weights.
 template <LinearFormat kFormat>
 struct StoredBlock;
 
@@ -53,7 +54,7 @@ struct StoredBlock<LinearFormat::kQ4_1> {
   static __device__ uint32_t dmin(const uint8_t* block) { return two_bytes(block + 2); }
 };
 
-// What q4_K and q5_K have in common: d, dmin, and 12 bytes with 8 scales and 8 minima of 6 bits.
+// The common fields of q4_K and q5_K: d, dmin, and 12 bytes with 8 scales and 8 minima of 6 bits.
 struct StoredTwoLevels {
   static constexpr int kInputs = 256, kZero = 0, kGroup = 32, kScaleZero = 0;
   static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
@@ -66,7 +67,7 @@ struct StoredTwoLevels {
     return group < 4 ? block[8 + group] & 63u
                      : (uint32_t{block[8 + group]} >> 4) | (block[4 + group] >> 6 & 3u) << 4;
   }
-  // 32 bytes hold a group in their low and the next in their high nibbles.
+  // Returns low bits: 32 bytes hold a group in their low and the next in their high nibbles.
   static __device__ uint32_t low_bits(const uint8_t* nibbles, int i) {
     return nibble_of(nibbles + i / 64 * 32, 32, i % 64);
   }
@@ -101,7 +102,7 @@ struct StoredBlock<LinearFormat::kQ6_K> {
   }
 };
 
-// Weight i of a block, with the roundings of ggml's reference.
+// Returns weight i of a block, with the roundings of ggml's reference.
 template <LinearFormat kFormat>
 __device__ __forceinline__ float stored_weight(const uint8_t* block, int i) {
   using Block = StoredBlock<kFormat>;
@@ -127,7 +128,7 @@ __device__ __forceinline__ float stored_weight(const uint8_t* block, int i) {
   }
 }
 
-// Calls visit.operator()<kFormat>() for each format that files have as blocks.
+// Calls visit.operator()<kFormat>() for each format that files store in blocks.
 inline constexpr size_t kBlockFormatCount =
     static_cast<size_t>(LinearFormat::kFp8) - static_cast<size_t>(kFirstGrouped);
 template <class Visit>

@@ -1,5 +1,5 @@
-// Random weights as checkpoints store them, with their values by plain formulas, for tests of the
-// grouped formats (linear/unit_formats.h).
+// Random weights in the formats of checkpoints, with their values by plain formulas, for tests of
+// the grouped formats (linear/unit_formats.h).
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct StoredTensor {
   std::vector<float> weights;  // [out][in]
 };
 
-// What a block of a GGUF file says, before it becomes bytes.
+// The fields of a GGUF file's block, before they become bytes.
 struct BlockParts {
   std::array<int, 256> q = {};
   std::array<int, 16> scale = {}, min = {};
@@ -31,7 +31,7 @@ struct BlockParts {
 
 struct BlockShape {
   int inputs, bytes, bits, zero, group;
-  int lowest_scale, highest_scale;  // 0, 0: one level
+  int lowest_scale, highest_scale;  // 0, 0 for one level
   bool has_min;
 };
 inline BlockShape block_shape(LinearFormat format) {
@@ -51,7 +51,7 @@ inline BlockShape block_shape(LinearFormat format) {
   }
 }
 
-// The bytes of a block.
+// Returns the bytes of a block.
 inline std::vector<uint8_t> encoded(LinearFormat format, const BlockParts& parts) {
   std::vector<uint8_t> bytes;
   const auto put = [&bytes](int byte) { bytes.push_back(static_cast<uint8_t>(byte)); };
@@ -59,7 +59,8 @@ inline std::vector<uint8_t> encoded(LinearFormat format, const BlockParts& parts
     put(half & 0xff);
     put(half >> 8);
   };
-  // Low nibbles of quants [first, first + count), high nibbles of the `count` after them.
+  // Writes the low nibbles of quants [first, first + count), and the high nibbles of the next
+  // `count`.
   const auto put_nibbles = [&](int first, int count) {
     for (int i = first; i < first + count; ++i)
       put((parts.q[i] & 15) | (parts.q[i + count] & 15) << 4);
@@ -123,7 +124,7 @@ inline StoredTensor random_blocks(LinearFormat format, int64_t in, int64_t out, 
     BlockParts parts;
     for (int& q : parts.q) q = below(1 << shape.bits);
     parts.d = to_f16(uniform(engine) * unit).bits;
-    // Minima of about the middle of the quants.
+    // Minima are about the middle of the quants.
     if (shape.has_min) {
       const float middle = static_cast<float>(1 << (shape.bits - 1)) * uniform(engine) * unit;
       parts.dmin = to_f16(two_levels ? middle : -middle).bits;

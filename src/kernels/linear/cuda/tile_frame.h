@@ -1,6 +1,7 @@
-// Common to the linear kernels for many rows (linear/cuda/tiles.cu, linear/cuda/wide_tiles.cu): a
-// block has two consumer warpgroups that multiply and a producer warpgroup whose warps load
-// weights, activations and the scales of rows. Device code; included by the kernels alone.
+// Common code of the linear kernels for many rows (linear/cuda/tiles.cu,
+// linear/cuda/wide_tiles.cu): a block has two consumer warpgroups that multiply and a producer
+// warpgroup whose warps load weights, activations and the scales of rows. Device code; only the
+// kernels include it.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +24,7 @@ inline constexpr int kSharedLimit = 227 << 10;
 // Bytes of barriers and the rows' scales; a multiple of the ring's alignment.
 inline constexpr int kTileBarrierBytes = 1024;
 
-// Number of stages of a ring that begins at `offset` of a block's shared memory.
+// Returns the number of stages of a ring that begins at `offset` of a block's shared memory.
 template <class Stage>
 constexpr int tile_stages(int offset) {
   return std::min((kSharedLimit - offset) / Stage::kBytes, 8);
@@ -42,8 +43,7 @@ inline constexpr int kScaleWarps = 2;  // producer warps beside those that copy 
                                        // activations
 
 // A barrier of `count` threads of different blocks, all of which run at the same time (plan_tiles).
-// Writes before it are visible after it. Afterwards leave() is called once for each of these
-// threads.
+// Writes before it are visible after it. Afterwards each of these threads must call leave() once.
 __device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
   arrive_release(counter, 1);
   if (!wait_acquire(counter, count)) *failed = 1;
@@ -54,9 +54,9 @@ __device__ __forceinline__ void leave(uint32_t* counter, uint32_t count) {
   if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
 }
 
-// Every block computes the scales of a few rows for all blocks. (If each block computed all scales
-// of its tile, that would take longer than its products.) `shared_place`: shared memory for one
-// scale per warp.
+// Makes every block compute the scales of a few rows for all blocks. (If each block computed all
+// scales of its tile, that would take longer than its products.) `shared_place` is shared memory
+// for one scale per warp.
 __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
                                                 const TileSplit& split, uint32_t shared_place,
                                                 int warp, int lane) {
@@ -79,8 +79,8 @@ __device__ __forceinline__ void exchange_scales(const LinearKernelArgs& args,
 template <class Stage, int kStages, int kRingOffset>
 struct TileFrame {
   TileRing<kStages, Stage::kBytes> ring;
-  TileRing<1, kTileRows * 4> scales;  // scales of a tile's rows, loaded while it is multiplied
-  // After the scales: the scale that each of the kScaleWarps has just computed.
+  TileRing<1, kTileRows * 4> scales;  // scales of a tile's rows, loaded during its products
+  // The scale that each of the kScaleWarps has just computed, behind the scales.
   static constexpr uint32_t kFoundOffset = kTileRows * 4;
   static_assert(kStages * 16 + 16 + kFoundOffset + kScaleWarps * 4 <= kTileBarrierBytes);
 

@@ -1,5 +1,5 @@
 // The sums and outputs of a tile that belong to a thread of the linear kernel for many rows
-// (linear/cuda/tiles.cu). Device code; included by the kernel alone.
+// (linear/cuda/tiles.cu). Device code; only the kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Offset in bytes of one lane's sums of 8 rows of half a tile.
+// Returns the offset in bytes of one lane's sums of 8 rows of half a tile.
 template <class Stage>
 __device__ __forceinline__ uint32_t sum_offset(int tile, int half, int n, int lane) {
   return (((tile * 2 + half) * Stage::kN8Tiles + n) * 32 + lane) * 16;
@@ -33,12 +33,12 @@ struct TilePlace {
   __device__ __forceinline__ int half() const { return warp & 1; }
 };
 
-// Iterates over a lane's items of a block's share of a tile. A warp takes 8 rows of 32 outputs at a
-// time. For whole warps.
+// An iterator over a lane's items of a block's share of a tile. A warp takes 8 rows of 32 outputs
+// at a time. For whole warps.
 template <class Stage>
 class TileItems {
  public:
-  // `tiles`: tiles of the layer.
+  // `tiles` is the number of the layer's tiles.
   __device__ __forceinline__ TileItems(const TileSplit& split, const TileWork& work, int tiles,
                                        const TilePlace& place)
       : work_(work),
@@ -54,7 +54,7 @@ class TileItems {
     part_ += kConsumerWarps;
     skip();
   }
-  // Indices of the tile in the block's tiles and of the block of 8 rows in the tile.
+  // The index of the tile in the block's tiles, and the index of the block of 8 rows in the tile.
   __device__ __forceinline__ int tile() const { return part_ & (kBlockTiles - 1); }
   __device__ __forceinline__ int n8_tile() const {
     return ((part_ >> kBlockTilesLog2) << count_log2_) + work_.split;

@@ -1,6 +1,6 @@
 // Split-K of the linear kernel for many rows (linear/cuda/tiles.cu): the blocks that share a tile
 // exchange their pieces of its sums through memory, and each block finishes a part of the tile's
-// rows. Device code; included by the kernel alone.
+// rows. Device code; only the kernel includes it.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,8 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// Each of the blocks that share a tile finishes every 2^count_log2-th n8 tile. This is the
-// offset in bytes, in shared memory, of the block's own pieces of these rows: [piece][tile][half][8
-// rows][lane].
+// Returns the offset in bytes, in shared memory, of the block's own pieces of the rows that it
+// finishes, every 2^count_log2-th n8 tile: [piece][tile][half][8 rows][lane].
 template <class Stage>
 __device__ __forceinline__ uint32_t own_offset(const TileSplit& split, int own_piece, int tile,
                                                int half, int n, int lane) {
@@ -51,8 +50,8 @@ __device__ __forceinline__ void publish_piece(const TileSplit& split, const Tile
   }
 }
 
-// Returns once all blocks that share the tile have stored their pieces. Called by the consumer
-// threads.
+// Returns once all blocks that share the tile have stored their pieces. The consumer threads call
+// it.
 __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
   uint32_t* const counter = split.scratch.arrivals + tile;
   const uint32_t count = 1u << split.count_log2;
@@ -64,7 +63,7 @@ __device__ __forceinline__ void meet_sharers(const TileSplit& split, int tile) {
 
 // Adds up all pieces of 8 rows, for both halves of a tile, in the order of the chains. If pieces
 // are single chains, they are first added to sums of 2^block_pieces_log2 pieces, one for each block
-// of a cluster in LinearPlan. `sums`: the first half of the tile's first piece in memory; the
+// of a cluster in LinearPlan. `sums` is the first half of the tile's first piece in memory; the
 // block's own pieces are in shared memory. Up to kInFlight pieces are loaded at once, since each
 // batch takes a round trip to the L2.
 template <class Stage>
@@ -81,7 +80,7 @@ __device__ __forceinline__ void add_pieces(const TileSplit& split, int part, con
   total[0] = total[1] = kMinusZero;
 #pragma unroll 1
   for (int begin = 0; begin < split.pieces; begin += kInFlight) {
-    float4 piece[kInFlight][2] = {};  // zeroed, otherwise the compiler spills
+    float4 piece[kInFlight][2] = {};  // zeroed, because the compiler would spill otherwise
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       if (begin + i >= split.pieces) break;

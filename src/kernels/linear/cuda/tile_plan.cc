@@ -6,7 +6,7 @@
 namespace forerun::cuda {
 namespace {
 
-// Rough times in nanoseconds, of which only the order matters: a unit of a tile; the start and end
+// Approximate times in nanoseconds, whose order alone matters: a unit of a tile; the start and end
 // of a tile; the wait of blocks that share a tile for each other; a piece's round trip through
 // memory.
 struct Costs {

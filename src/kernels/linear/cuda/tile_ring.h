@@ -1,6 +1,6 @@
 // The pipeline of a block of the linear kernels for many rows (linear/cuda/tiles.cu,
-// linear/cuda/wide_tiles.cu): stages, their order and their copies. Included by these kernels
-// alone. Device code, except for the constructor of TileSplit.
+// linear/cuda/wide_tiles.cu): stages, their order and their copies. Only these kernels include it.
+// Device code, except for the constructor of TileSplit.
 #pragma once
 
 #include <bit>
@@ -31,7 +31,8 @@ struct TileStage {
   static constexpr int kBytes = kWeightOffset + kUnits * kTiles * stage_bytes(kFormat);
   static_assert(kBytes % 512 == 0 && kBoxBytes % 1024 == 0);
 
-  // Offset of the 16 inputs of a step; the steps of the stage's units are numbered in order.
+  // Returns the offset of the 16 inputs of a step; the steps of the stage's units are numbered in
+  // order.
   static constexpr int step_offset(int step) {
     constexpr int kBoxSteps = kBoxInputs / 16;
     return step / kBoxSteps * kBoxBytes + step % kBoxSteps * 32;
@@ -41,7 +42,7 @@ struct TileStage {
 // The launch's LinearTiling and the memory in which the blocks that share a tile store their sums.
 struct TileSplit {
   int block_tiles, row_tiles, tile_rows, num_work_tiles;
-  // 2^32 / row_tiles, rounded up; not used if row_tiles is 1. Exact for fewer than 2^27 tiles.
+  // 2^32 / row_tiles, rounded up; unused if row_tiles is 1. Exact for fewer than 2^27 tiles.
   uint32_t row_tiles_inverse;
   int count_log2;  // log2 of the number of blocks that share a tile
   int chains, chains_per_piece, pieces;
@@ -49,7 +50,7 @@ struct TileSplit {
   // [tile].
   LinearScratchCuda scratch;
 
-  // `output_tiles`: tiles of 32 outputs of the layer.
+  // `output_tiles` is the number of the layer's tiles of 32 outputs.
   TileSplit(const LinearTiling& tiling, int output_tiles, const LinearScratchCuda& scratch_memory)
       : block_tiles(tiling.block_tiles),
         row_tiles(tiling.row_tiles),
@@ -63,8 +64,8 @@ struct TileSplit {
         pieces(tiling.pieces),
         scratch(scratch_memory) {}
 
-  // Which of the blocks that share a tile takes work `index`, or finishes the tile's n8 tile
-  // number `index`.
+  // Returns the number of the block, among those that share a tile, that takes work `index` or
+  // finishes the tile's n8 tile number `index`.
   __device__ __forceinline__ int share_of(int index) const {
     return index & ((1 << count_log2) - 1);
   }
@@ -113,7 +114,7 @@ struct TileWork {
   int first_tile, first_row;
   int rows;  // rows of the tile
 
-  // Row tiles change fastest, so that blocks that run together share weights.
+  // Row tiles change fastest, so that concurrent blocks share weights.
   __device__ __forceinline__ TileWork(const LinearKernelArgs& args, const TileSplit& split_of,
                                       int work)
       : tile(work >> split_of.count_log2), split(work - (tile << split_of.count_log2)) {
@@ -147,7 +148,7 @@ __device__ __forceinline__ void fill_ring(const LinearKernelArgs& args, const Ti
   }
 }
 
-// Loads the weights of `work`. Called by all lanes of a warp; each lane copies a unit of a tile,
+// Loads the weights of `work`. All lanes of a warp call it; each lane copies a unit of a tile,
 // since one lane alone would take longer to issue the copies (a layer of 1,024 rows took 620 us
 // instead of 519).
 template <class Stage, class Ring>
@@ -175,8 +176,8 @@ __device__ __forceinline__ void request_weights(const LinearKernelArgs& args,
   });
 }
 
-// Loads the activations of `work`; each lane copies a box of tile_rows rows. Whatever follows them
-// in the ring's stage is multiplied into sums that are not read.
+// Loads the activations of `work`; each lane copies a box of tile_rows rows. Old data behind them
+// in the ring's stage are multiplied into sums that no thread reads.
 template <class Stage, class Ring>
 __device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, const TileSplit& split,
                                                const TileWork& work, const CUtensorMap& map,

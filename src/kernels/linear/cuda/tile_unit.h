@@ -1,6 +1,6 @@
 // The arithmetic of the linear kernel for many rows (linear/cuda/tiles.cu): multiplies a chain of
 // units by the activations of a tile of rows and adds the products to the sums of a warpgroup.
-// Device code; included by the kernel alone.
+// Device code; only the kernel includes it.
 //
 // The products and their order are the same as in Unit (linear/cuda/unit.h): 16 inputs per
 // instruction, integers scaled per group. A warp has half a tile, 16 outputs; two warps share a
@@ -30,8 +30,8 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
   static constexpr int kRows = Stage::kRows;
   static constexpr int kSteps = 2 * Stage::kUnits;
 
-  // sums += x . w over `units` units, stage after stage of the ring. The next stage's weights are
-  // loaded into registers while the tensor cores multiply this stage's.
+  // Computes sums += x . w over `units` units, stage after stage of the ring. The next stage's
+  // weights are loaded into registers while the tensor cores multiply this stage's.
   template <class Ring>
   __device__ __forceinline__ void multiply_chain(Ring& ring, int units, int tile, int half,
                                                  int lane, float (&sums)[kRows / 2]) {
@@ -140,8 +140,8 @@ struct TileOperands<LinearFormat::kInt8Group64> {
   }
 };
 
-// Int4 and int8. The products of a unit are scaled while those of the next unit are computed, if
-// registers can hold the sums of both (up to 64 rows).
+// For int4 and int8. The products of a unit are scaled while those of the next unit are computed,
+// if registers can hold the sums of both (up to 64 rows).
 template <class Stage>
 struct IntegerTileUnit {
   static constexpr int kRows = Stage::kRows;
@@ -172,7 +172,7 @@ struct IntegerTileUnit {
       }
     }
   }
-  // Called once for the sums of all chains.
+  // Finishes the sums of all chains; called once.
   static __device__ __forceinline__ void finish(float (&sums)[kRows / 2]) {
 #pragma unroll
     for (int i = 0; i < kRows / 2; i += 4) Operand::finish(four(sums, i));
@@ -194,7 +194,8 @@ struct IntegerTileUnit {
       scales = load_shared_constant_4(unit + 2048 + (lane >> 2) * 8 + half * 4);
       const Operands operands(unit, half, lane);
       const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
-      // One fence per group of products: the wait for all groups but the last also counts fences.
+      // There is one fence per group of products, since the wait for all groups but the last also
+      // counts fences.
       constexpr int kSteps = Operands::kSteps;
       if constexpr (kUnderWay == 1) {
         issue_steps<0, kSteps / 2>(operands, rows);
@@ -220,7 +221,7 @@ struct IntegerTileUnit {
       }
       wgmma_commit();
     }
-    // Adds the unit's products to `sums`. kLater: number of units issued since.
+    // Adds the unit's products to `sums`. kLater is the number of units issued since.
     template <int kLater>
     __device__ __forceinline__ void add(float (&sums)[kRows / 2]) {
       wgmma_wait<kLater>(part);

@@ -26,11 +26,13 @@ TileVariant variant(LinearFormat format, int slice_k_warps, bool gated) {
   if (format == LinearFormat::kInt8Group64) {
     return tile_variant<LinearFormat::kInt8Group64, kRows, 64, kShared>(gated);
   }
-  // Wide boxes if a chain's inputs are neighbours, since rows of 64 bytes are copied more slowly.
+  // Uses wide boxes if a chain's inputs are adjacent, since rows of 64 bytes are copied more
+  // slowly.
   return slice_k_warps == 1 ? tile_variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
                             : tile_variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
 }
-// `few_rows`: at most kFewTileRows rows per tile. `shared`: several blocks share a tile.
+// Returns the variant. `few_rows` means at most kFewTileRows rows per tile; `shared` means that
+// several blocks share a tile.
 TileVariant variant(LinearFormat format, int slice_k_warps, bool few_rows, bool gated,
                     bool shared) {
   if (is_grouped(format)) return grouped_tile_variant(format, few_rows, gated, shared);

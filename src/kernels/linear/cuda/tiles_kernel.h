@@ -1,5 +1,5 @@
-// The kernel for many rows, as a template; linear/cuda/tiles.cu explains it. Included by the files
-// that instantiate it.
+// The kernel for many rows, as a template; linear/cuda/tiles.cu explains it. Only files that
+// instantiate it include this header.
 #pragma once
 
 #include "kernels/cuda/ptx.h"
@@ -56,8 +56,8 @@ __device__ __forceinline__ void multiply_tile(const LinearKernelArgs& args, cons
   }
 }
 
-// Adds the sums that correspond to one block of a linear_kernel cluster to the sums of the blocks
-// before it, in shared memory.
+// Adds the sums of one block of a linear_kernel cluster to the sums of the earlier blocks, in
+// shared memory.
 template <class Stage>
 __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
                                           const float (&block)[Stage::kRows / 2]) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ void keep_sums(uint32_t sums, bool first,
 }
 
 // Writes the outputs of a block's share of a tile, or sends its sums to the group of GPUs. meet()
-// returns once the sums are complete; other data of the first items is loaded before it is called.
+// returns once the sums are complete; other data of the first items are loaded before that.
 // load_sums(tile, n8_tile, sums) loads a lane's finished sums of both halves.
 template <class Stage, bool kGated, class Meet, class LoadSums>
 __device__ __forceinline__ void store_tile(const LinearKernelArgs& args, const TileSplit& split,
@@ -213,8 +213,8 @@ TileVariant tile_variant(bool gated) {
   return {kernel, TileShared<TileStage<kFormat, kRows, kBoxInputs>>::kBytes, kBoxInputs};
 }
 
-// The variant of a grouped format (linear/cuda/grouped_tiles.cu). `few_rows`: at most kFewTileRows
-// rows per tile. `shared`: several blocks share a tile.
+// Returns the variant of a grouped format (linear/cuda/grouped_tiles.cu). `few_rows` means at most
+// kFewTileRows rows per tile; `shared` means that several blocks share a tile.
 TileVariant grouped_tile_variant(LinearFormat format, bool few_rows, bool gated, bool shared);
 
 }  // namespace forerun::cuda

@@ -1,6 +1,6 @@
 // The arithmetic of the linear kernel (linear/cuda/linear.cu): multiplies one unit of a weight by
 // the activations of a block, both in shared memory, and adds the products to the sums of a warp.
-// Device code; included by the kernel alone.
+// Device code; only the kernel includes it.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -43,9 +43,9 @@ struct Int4Operand {
     a[2] = subtract_f16x2(high, zero[0]);
     a[3] = subtract_f16x2(high & 0x00f000f0u, zero[1]);
   }
-  // sums += scale * (x . (q - zero)) up to a power of two, by which finish() multiplies. sums[0]
-  // and [1] are two columns of the lower row, [2] and [3] of the upper row. `part`: products with
-  // a[]; `scales`: scales of the two rows.
+  // Computes sums += scale * (x . (q - zero)) up to a power of two, by which finish() multiplies.
+  // sums[0] and [1] are two columns of the lower row, [2] and [3] of the upper row. `part` has the
+  // products with a[]; `scales` has the scales of the two rows.
   static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
                                                     float2 scales) {
 #pragma unroll
@@ -74,7 +74,7 @@ struct Int8Operand {
     a[2] = subtract_f16x2(__byte_perm(second, 0, 0x4140), kZeros);
     a[3] = subtract_f16x2(__byte_perm(second, 0, 0x4342), kZeros);
   }
-  // See Int4Operand::add_scaled().
+  // Works as Int4Operand::add_scaled().
   static __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)[4],
                                                     float2 scales) {
 #pragma unroll
@@ -93,8 +93,8 @@ template <class Operand>
 struct IntegerUnit {
   static constexpr bool kAhead = false;  // loading ahead would take too many registers
 
-  // Adds a unit's products, scaled, to the sums. `scales`: f16 scales of the lane's rows, by half
-  // of the fragment.
+  // Adds a unit's products, scaled, to the sums. `scales` has the f16 scales of the lane's rows, by
+  // half of the fragment.
   template <int kN8Tiles>
   static __device__ __forceinline__ void add_scaled(float (&acc)[2][kN8Tiles][4],
                                                     const float (&part)[2][kN8Tiles][4],
@@ -123,8 +123,8 @@ struct Unit : GroupedUnit<kFormat> {};
 
 template <>
 struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
-  // acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, after a final finish().
-  // `input`: the lane's address for ldmatrix_x4().
+  // Computes acc += scale * (x . (q - zero)) over 128 inputs and 32 outputs, after a final
+  // finish(). `input` is the lane's address for ldmatrix_x4().
   template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int n8_tile_bytes,
@@ -171,7 +171,7 @@ struct Unit<LinearFormat::kInt4Group128> : IntegerUnit<Int4Operand> {
 
 template <>
 struct Unit<LinearFormat::kInt8Group64> : IntegerUnit<Int8Operand> {
-  // acc += scale * (x . w) over 64 inputs and 32 outputs, after a final finish().
+  // Computes acc += scale * (x . w) over 64 inputs and 32 outputs, after a final finish().
   template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int n8_tile_bytes,
@@ -229,7 +229,7 @@ struct Unit<LinearFormat::kBf16> {
     ring.release(args, w[1][1].w);
   }
 
-  // acc += x . w over 32 inputs and 32 outputs.
+  // Computes acc += x . w over 32 inputs and 32 outputs.
   template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int n8_tile_bytes,

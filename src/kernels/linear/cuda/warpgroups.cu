@@ -1,8 +1,8 @@
 // The kernel for gate and up of int4 at 17 to 32 rows. As in linear_kernel, a cluster has a range
-// of tiles, each of its blocks has a part of the inputs, and the order of summation is the same.
-// The products are made by wgmma, which reads the activations directly from shared memory. mma.sync
-// would take 64 instructions per unit at 32 rows, one every 6.1 cycles, and load the activations
-// from shared memory for every tile.
+// of tiles, each of its blocks has a part of the inputs, and the order of summation is the same. It
+// multiplies by wgmma, which reads the activations directly from shared memory. mma.sync would take
+// 64 instructions per unit at 32 rows, one every 6.1 cycles, and load the activations from shared
+// memory for every tile.
 //
 // One producer warp copies weights and another activations into one ring, for 128 inputs (a unit)
 // at a time and all tiles of the block, so activations are read once. Four consumer warpgroups
@@ -35,7 +35,7 @@ constexpr int kGroups = 4;  // consumer warpgroups
 constexpr int kGroupThreads = 128;
 constexpr int kConsumers = kGroups * kGroupThreads;
 constexpr int kThreads = kConsumers + kGroupThreads;
-constexpr int kMaxSums = 2;  // sums of a warp: pairs of tiles times chains
+constexpr int kMaxSums = 2;  // sums per warp: pairs of tiles times chains
 constexpr int kBoxInputs = 64;
 constexpr int kBoxBytes = kRows * kBoxInputs * 2;
 constexpr int kBoxes = kInt4Group / kBoxInputs;
@@ -65,8 +65,9 @@ struct UnitProduct {
   float part[kRows / 2];
   uint32_t scales;
 
-  // `half_unit`, `scales_at`, `zeros_at`: addresses of the lane's weights, scales and zero points
-  // in shared memory. `rows`: descriptor of the activations of the same inputs.
+  // Issues the products. `half_unit`, `scales_at` and `zeros_at` are the addresses of the lane's
+  // weights, scales and zero points in shared memory. `rows` is the descriptor of the activations
+  // of the same inputs.
   __device__ __forceinline__ void issue(uint32_t half_unit, uint32_t scales_at, uint32_t zeros_at,
                                         uint64_t rows) {
     scales = load_shared_constant_4(scales_at);
@@ -273,8 +274,8 @@ __global__ void linear_warpgroups_kernel(const __grid_constant__ LinearKernelArg
 
 #endif
 
-// `stages` is 0 if a block has too few tiles for the warpgroups, or too many tiles and chains of
-// units for the registers.
+// Lays out the launch. `stages` is 0 if a block has too few tiles for the warpgroups, or too many
+// tiles and chains of units for the registers.
 WarpgroupLaunch lay_out(const LinearPlan& plan, int rows) {
   WarpgroupLaunch launch = {};
   const int tiles = ceil_div(plan.tiles, plan.clusters);

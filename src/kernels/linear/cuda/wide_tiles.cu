@@ -1,7 +1,7 @@
 // The linear kernel for many rows with tiles of 256 outputs. A warp has both halves of a tile of 32
-// outputs, so it makes outputs directly from registers, without sums in shared memory. 256 outputs
-// share the activations that a block reads: in all, three quarters of the bytes that tiles of 128
-// outputs read, which limit the speed (docs/kernels/linear.md). The sums of both halves take 128
+// outputs, so it computes outputs directly from registers, without sums in shared memory. 256
+// outputs share a block's activations, so blocks read three quarters of the bytes of tiles of 128
+// outputs; these bytes limit the speed (docs/kernels/linear.md). The sums of both halves take 128
 // registers of a thread, which leaves none for sums of several chains or for int4.
 #include <string>
 
@@ -52,15 +52,15 @@ __device__ __forceinline__ void multiply_half(uint32_t stage, uint32_t lane_weig
   wgmma_commit();
 }
 
-// sums += x . w over `units` units, like TileUnit. One half's weights are loaded into registers
-// while the other half is multiplied.
+// Computes sums += x . w over `units` units, like TileUnit. One half's weights are loaded into
+// registers while the other half is multiplied.
 template <class Ring>
 __device__ __forceinline__ void multiply_units(Ring& ring, int units, int tile, int lane,
                                                Sums& sums) {
   const uint32_t lane_weights =
       WideStage::kWeightOffset + tile * stage_bytes(LinearFormat::kBf16) + lane * 16;
   uint32_t weights[2][4][4];
-  uint32_t under_way = 0;  // empty barrier of the stage whose second halves are multiplied, or 0
+  uint32_t under_way = 0;  // empty barrier of the stage with second halves in flight, or 0
 #pragma unroll 1
   for (; units >= WideStage::kUnits; units -= WideStage::kUnits) {
     ring.wait_full();
@@ -86,7 +86,7 @@ __device__ __forceinline__ void multiply_units(Ring& ring, int units, int tile, 
   if (under_way != 0) barrier_arrive(under_way);
 }
 
-// Writes 4 unrounded outputs of a tile, from output 4 * (lane / 4) on. v: in the layout of
+// Writes 4 unrounded outputs of a tile, from output 4 * (lane / 4) on. v has the layout of
 // store_plain().
 __device__ __forceinline__ void store_unrounded(const LinearKernelArgs& args, int tile, int lane,
                                                 int row, const float4 (&v)[2]) {

@@ -1,4 +1,4 @@
-// bf16 weights copied so that two inputs of a channel lie together (linear_weight.h).
+// Copies bf16 weights in pairs of inputs of a channel (linear_weight.h).
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -20,7 +20,7 @@ LinearWeight LinearWeight::pair_bf16(MatrixView<const bf16> w) {
   for (int64_t first = 0; first < weight.out_; first += kBlockOuts) {
     const int64_t channels = std::min(kBlockOuts, weight.out_ - first);
     std::byte* vectors = data + first / kBlockOuts * storage->block_bytes;
-    // One cache line of every channel at a time.
+    // Takes one cache line of every channel at a time.
     for (int64_t in = 0; in < weight.in_; in += kInputPad, vectors += kPairs * kVectorBytes) {
       uint32_t pairs[kBlockOuts][kPairs] = {};
       const auto bytes = static_cast<size_t>(std::min(kInputPad, weight.in_ - in)) * sizeof(bf16);

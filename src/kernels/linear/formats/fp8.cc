@@ -1,7 +1,7 @@
-// FP8: codes of e4m3 where the caller has them, and a scale for a block of weights. e4m3 has 4 bits
-// of exponent with a bias of 7 and 3 bits of mantissa, no infinities, and NaN as 0x7f and 0xff.
+// FP8: e4m3 codes in the caller's memory, and a scale per block of weights. e4m3 has 4 bits of
+// exponent with a bias of 7 and 3 bits of mantissa, no infinities, and NaN as 0x7f and 0xff.
 //
-// A weight is float(code) * scale in f32, rounded. Kernels read a code as the f16 of its bits,
+// A weight is float(code) * scale in f32, rounded. Kernels read a code as the f16 with its bits,
 // which is 2^-8 times its number, so the scales are kept multiplied by 2^8.
 #include <algorithm>
 #include <bit>
@@ -19,7 +19,7 @@ constexpr float kCodeUnit = 0x1p8f;
 // 448, the largest number of e4m3, times a larger scale would not be finite.
 constexpr float kLargestScale = 0x1p119f;
 
-// Whether one of `count` codes is NaN.
+// Returns whether one of `count` codes is NaN.
 bool has_nan(const uint8_t* codes, int64_t count) {
   constexpr uint64_t kMagnitudes = 0x7f7f7f7f7f7f7f7fu;
   constexpr uint64_t kOnes = 0x0101010101010101u;
@@ -34,13 +34,13 @@ bool has_nan(const uint8_t* codes, int64_t count) {
   return (carries & ~kMagnitudes) != 0;
 }
 
-// The number of a code that is not NaN.
+// Returns the number of a code that is not NaN.
 float code_value(uint8_t code) {
   const auto bits = static_cast<uint16_t>((code & 0x80) << 8 | (code & 0x7f) << 7);
   return to_float(std::bit_cast<f16>(bits)) * kCodeUnit;
 }
 
-// Blocks that `size` channels or inputs have; a block may exceed these.
+// Returns the number of blocks of `size` channels or inputs; the last block may extend beyond them.
 int64_t block_count(int64_t size, int64_t block) { return size == 0 ? 0 : (size - 1) / block + 1; }
 
 Status check_blocks(int64_t out, int64_t in, const Fp8Scales& scales) {

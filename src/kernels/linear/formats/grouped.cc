@@ -18,7 +18,7 @@ float half_at(const std::byte* at) {
 
 float small_int(std::byte byte) { return static_cast<float>(static_cast<int8_t>(byte)); }
 
-// 2^(e - 128), with a subnormal for e below 2.
+// Returns 2^(e - 128), with a subnormal for e below 2.
 float exponent_value(std::byte byte) {
   const auto e = static_cast<uint32_t>(byte);
   return std::bit_cast<float>(e < 2 ? 0x00200000u << e : (e - 1) << 23);
@@ -55,10 +55,10 @@ GroupScales group_scales(const GroupedFormat& format, const std::byte* header, i
           level(32) * small_int(scale[channel] >> 4)};
 }
 
-// The quant of input `in` of a unit; `lane`: the channel's first byte.
+// Returns the quant of input `in` of a unit; `lane` is the channel's first byte.
 uint32_t quant(int bits, const std::byte* lane, int64_t in) {
   const int64_t four = in / 4;
-  // `count` bits from bit `bit` on of the input's byte of a vector.
+  // Takes `count` bits from bit `bit` on of the input's byte of a vector.
   const auto pick = [&](int64_t vector, int64_t bit, uint32_t count) {
     const auto byte = static_cast<uint32_t>(lane[vector * kVectorBytes + in % 4]);
     return (byte >> bit) & ((1u << count) - 1);

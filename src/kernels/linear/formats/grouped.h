@@ -1,5 +1,5 @@
-// Grouped formats (kernels/linear/formats/grouped_formats.h) for code that is the same on every
-// processor.
+// Functions for grouped formats (kernels/linear/formats/grouped_formats.h) that are the same on
+// every CPU.
 #pragma once
 
 #include "kernels/linear/formats/grouped_formats.h"
@@ -8,10 +8,11 @@
 namespace forerun {
 
 bool is_grouped(WeightFormat format);
-// The line of a format that is_grouped().
+// Returns the entry of a format that is_grouped().
 const GroupedFormat& grouped_format(WeightFormat format);
 
-// Writes all `in` weights of output channel `out`, as the formula of grouped_formats.h rounds them.
+// Writes all `in` weights of output channel `out`, with the roundings of the formula of
+// grouped_formats.h.
 void dequantize_grouped(const GroupedFormat& format, const LinearWeight::Storage& storage,
                         int64_t out, int64_t in, float* row);
 

@@ -1,13 +1,13 @@
-// The formats that kernels read as files have them, most of them GGUF's: small integers (quants)
-// with scales that groups of 16 or 32 inputs share. A format is one line of kGroupedFormats.
+// The formats that kernels read as they are stored, most of them GGUF's: small integers (quants)
+// with scales that groups of 16 or 32 inputs share. Each format is one entry of kGroupedFormats.
 //
 // A weight is, in f32, each operation rounded,
 //
 //   scale * float(level(q) - zero) [- min]       level(q) = code_book[q], or q without a code book
 //
-// One level: `scale` is the group's own f16, bf16 or exponent; a minimum is an f16 that is added.
-// Two levels: 256 inputs share the f16 d and dmin; scale = d * (int8 of the group), min = dmin *
-// (int8 of the group).
+// With one level, `scale` is the group's own f16, bf16 or exponent, and a minimum is an f16 that is
+// added. With two levels, 256 inputs share the f16 d and dmin; scale = d * (int8 of the group), min
+// = dmin * (int8 of the group).
 //
 // Memory (linear_weight.h has the blocks of 16 output channels): a block is a sequence of sections
 // of section_inputs(format) inputs, each a header and then a unit for every 32 inputs. The inputs
@@ -42,7 +42,7 @@ namespace forerun {
 enum class GroupScale : uint8_t { kF16, kBf16, kE8m0, kTwoLevels, kNibbles };
 enum class GroupMin : uint8_t { kNone, kAdded, kSubtracted };
 
-// Sixteen levels, not all 0.
+// A table of sixteen levels, not all 0.
 struct CodeBook {
   uint8_t levels[16];
 };
@@ -55,7 +55,7 @@ inline constexpr CodeBook kFp4Book = {{12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 1
 struct GroupedFormat {
   WeightFormat format;
   const char* name;
-  int bits;   // bits of a quant
+  int bits;   // bits per quant
   int group;  // inputs that share a scale
   int zero;
   GroupScale scale;
@@ -63,7 +63,7 @@ struct GroupedFormat {
   CodeBook book = {};
 };
 
-// Format, name, bits, group, zero, scales, minima, code book.
+// The columns are format, name, bits, group, zero, scales, minima and code book.
 inline constexpr GroupedFormat kGroupedFormats[] = {
     {WeightFormat::kQ4_0, "q4_0", 4, 32, 8, GroupScale::kF16},
     {WeightFormat::kQ4_1, "q4_1", 4, 32, 0, GroupScale::kF16, GroupMin::kAdded},
@@ -85,13 +85,13 @@ inline constexpr int kGroupedFormatCount = sizeof(kGroupedFormats) / sizeof(kGro
 constexpr bool has_two_levels(const GroupedFormat& format) {
   return format.scale == GroupScale::kTwoLevels || format.scale == GroupScale::kNibbles;
 }
-// Whether a group has a scale of 16 bits.
+// Returns whether a group has a scale of 16 bits.
 constexpr bool has_halves(const GroupedFormat& format) {
   return format.scale == GroupScale::kF16 || format.scale == GroupScale::kBf16;
 }
 constexpr bool has_code_book(const GroupedFormat& format) { return format.book.levels[1] != 0; }
 constexpr bool has_min(const GroupedFormat& format) { return format.min != GroupMin::kNone; }
-// Inputs of one GroupedBlock.
+// Returns the inputs of one GroupedBlock.
 constexpr int block_inputs(const GroupedFormat& format) {
   return has_two_levels(format) ? 256 : 32;
 }
@@ -101,7 +101,7 @@ constexpr int section_inputs(const GroupedFormat& format) {
 constexpr int section_groups(const GroupedFormat& format) {
   return section_inputs(format) / format.group;
 }
-// Bits of the largest level.
+// Returns the bits of the largest level.
 constexpr int level_bits(const GroupedFormat& format) {
   if (!has_code_book(format)) return format.bits;
   int bits = format.bits;
@@ -111,7 +111,7 @@ constexpr int level_bits(const GroupedFormat& format) {
   return bits == 7 ? 8 : bits;
 }
 
-// Offsets in a header of one group's scales and minima.
+// Offsets of one group's scales and minima in a header.
 constexpr int64_t scale_offset(const GroupedFormat& format, int64_t group) {
   if (has_halves(format)) return group * 32;
   const int levels = !has_two_levels(format) ? 0 : has_min(format) ? 64 : 32;

@@ -1,10 +1,9 @@
-// Writes one channel's part of a section (grouped_formats.h): what packers share, whichever way
-// they come by the quants.
+// Code that writes one channel's part of a section (grouped_formats.h), shared by all packers.
 //
 // `lane` is the first byte of the channel's lane of a unit's first vector, `header` that of a
 // section's header.
 //
-// Thread rules: pure functions; different channels may be written at the same time.
+// All functions are pure; different channels may be written at the same time.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +15,7 @@
 
 namespace forerun::grouped_lanes {
 
-// The line of a format in kGroupedFormats.
+// Returns the entry of a format in kGroupedFormats.
 constexpr int line_of(WeightFormat format) {
   return static_cast<int>(format) - static_cast<int>(kGroupedFormats[0].format);
 }
@@ -27,7 +26,7 @@ inline void store_vector_lane(std::byte* lane, int64_t vector, uint32_t word) {
 
 inline void store_half(std::byte* at, uint16_t half) { std::memcpy(at, &half, sizeof(half)); }
 
-// Writes a channel's part of a header. kLine: the format's line of kGroupedFormats. Block:
+// Writes a channel's part of a header. kLine is the format's entry of kGroupedFormats. Block is
 // GroupedBlock, or another type with the same d, dmin, scale and min; `blocks` are those of a
 // section.
 template <int kLine, class Block>

@@ -16,7 +16,7 @@ namespace {
 
 using grouped_lanes::store_vector_lane;
 
-// Moves the bits of every byte from position kFrom to position kTo; `mask` is of the result.
+// Moves the bits of every byte from position kFrom to position kTo; `mask` applies to the result.
 template <int kFrom, int kTo>
 uint32_t move_bits(uint32_t bytes, uint32_t mask) {
   if constexpr (kFrom >= kTo) {
@@ -26,14 +26,14 @@ uint32_t move_bits(uint32_t bytes, uint32_t mask) {
   }
 }
 
-// Two bits of each of 16 inputs, from bit kFrom of a quant on.
+// Takes two bits of each of 16 inputs, from bit kFrom of a quant on.
 template <int kFrom>
 uint32_t two_bits(const uint32_t* fours) {
   return move_bits<kFrom, 0>(fours[0], 0x03030303u) | move_bits<kFrom, 2>(fours[1], 0x0c0c0c0cu) |
          move_bits<kFrom, 4>(fours[2], 0x30303030u) | move_bits<kFrom, 6>(fours[3], 0xc0c0c0c0u);
 }
 
-// Bit kFrom of each of 32 inputs.
+// Takes bit kFrom of each of 32 inputs.
 template <int kFrom>
 uint32_t one_bit(const uint32_t* fours) {
   uint32_t word = 0;
@@ -67,9 +67,9 @@ void pack_unit(const uint8_t* q, std::byte* lane) {
   if constexpr (kBits == 3) store_vector_lane(lane, 2, one_bit<2>(fours));
 }
 
-// What is packed, and the place that it goes to.
+// The blocks to pack, and their destination.
 struct PackTask {
-  std::byte* section;  // the first section of the block of channels
+  std::byte* section;  // first section of the block of channels
   int64_t out;         // its first channel
   int64_t channels;    // up to kBlockOuts
   int64_t block_count;
@@ -85,7 +85,7 @@ void pack_channels(const PackTask& task, const GroupSource& source) {
     const int64_t count = std::min(kSectionBlocks, task.block_count - begin);
     for (int64_t channel = 0; channel < task.channels; ++channel) {
       source(task.out + channel, begin, {blocks, static_cast<size_t>(count)});
-      // Padding: a scale of zero, or (e8m0) the quant that stands for zero.
+      // Padding has a scale of zero, or (e8m0) the quant that stands for zero.
       for (int64_t idx = count; idx < kSectionBlocks; ++idx) blocks[idx] = {};
       grouped_lanes::store_header<kIndex>(blocks, channel, section);
       std::byte* lane = section + header_bytes(format) + 4 * channel;

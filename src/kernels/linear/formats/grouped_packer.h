@@ -1,4 +1,4 @@
-// Packs weights of kernels/linear/formats/grouped_formats.h.
+// A packer of weights in the formats of kernels/linear/formats/grouped_formats.h.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,36 @@
 
 namespace forerun {
 
-// The parts of a block of 32 inputs (one level) or 256 inputs (two levels) of one output channel.
-// What a format has no use for is ignored.
+// The fields of a block of 32 inputs (one level) or 256 inputs (two levels) of one output channel.
+// A format ignores the fields that it does not use.
 struct GroupedBlock {
   uint8_t q[256];    // [inputs]: quants, below 1 << bits
   int8_t scale[16];  // [groups]: integer scales of two levels
   int8_t min[16];    // [groups]: integer minima of two levels
-  uint16_t d;        // bits of an f16 or a bf16, or the exponent's 8 bits
+  uint16_t d;        // bits of an f16 or a bf16, or an exponent of 8 bits
   uint16_t dmin;     // bits of an f16: dmin, or the minimum that is added
 };
 
-// Fills `to` with consecutive blocks of output channel `out`, from block `block` on. Called by all
-// threads that pack.
+// Fills `to` with consecutive blocks of output channel `out`, from block `block` on. All packing
+// threads call it.
 using GroupSource = std::function<void(int64_t out, int64_t block, std::span<GroupedBlock> to)>;
 
-// A weight that is being packed. Different ranges of output channels may be packed at the same
-// time.
+// A packer of one weight. Different ranges of output channels may be packed at the same time.
 class GroupedPacker {
  public:
-  // `in`: a multiple of the inputs of a block. Memory is allocated, and zero.
+  // Allocates zeroed memory. `in` is a multiple of a block's inputs.
   GroupedPacker(WeightFormat format, int64_t out, int64_t in);
 
   // Packs output channels [first, first + outs). `first` is a multiple of kBlockOuts, and so is
   // `outs`, except at the end. Holds a few hundred inputs of one channel at a time.
   void pack(int64_t first, int64_t outs, const GroupSource& source) const;
 
-  // The memory of output channels [first, first + 16), `first` a multiple of 16, for code that
-  // writes their sections itself (grouped_lanes.h). It stays where it is; channels past `out` and
-  // inputs past `in` must stay zero.
+  // Returns the memory of output channels [first, first + 16), `first` a multiple of 16, for code
+  // that writes their sections itself (grouped_lanes.h). The memory does not move; channels past
+  // `out` and inputs past `in` must stay zero.
   std::byte* block_of(int64_t first) const;
 
-  // The weight, after all channels have been packed. The packer is of no use afterwards.
+  // Returns the weight, after all channels have been packed. The packer cannot be used afterwards.
   LinearWeight finish();
 
  private:

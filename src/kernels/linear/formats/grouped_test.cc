@@ -1,5 +1,5 @@
-// Packing of grouped weights: every weight has the bits of its formula, and takes the bytes that a
-// file has for it.
+// Tests the packing of grouped weights: every weight must have the bits of its formula, and take as
+// many bytes as in a file.
 #include <gtest/gtest.h>
 
 #include <bit>
@@ -15,7 +15,7 @@ namespace {
 
 float half(uint16_t bits) { return to_float(std::bit_cast<f16>(bits)); }
 
-// The formula of a format in plain words, without its table.
+// Computes the formula of a format directly, without its table.
 float expected_weight(const std::string& name, const GroupedBlock& block, int64_t in) {
   static constexpr int kIq4[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
                                    1,    13,   25,  38,  53,  69,  89,  113};
@@ -46,7 +46,7 @@ float expected_weight(const std::string& name, const GroupedBlock& block, int64_
   return kNan;
 }
 
-// Bits a weight in a file.
+// Returns the bits per weight in a file.
 double stored_bits(const std::string& name) {
   if (name == "q4_0" || name == "q4_0_bf16" || name == "iq4_nl" || name == "q4_k") return 4.5;
   if (name == "q4_1") return 5.0;
@@ -69,7 +69,7 @@ TEST(Grouped, DequantizedWeightsHaveTheBitsOfTheFormula) {
       const auto source = [&](int64_t out, int64_t block, std::span<GroupedBlock> to) {
         for (GroupedBlock& at : to) {
           at = random_block(format, 5, out, block);
-          // Scales of any size: zeros, subnormals, the smallest and the largest exponents.
+          // Scales have any size: zeros, subnormals, the smallest and the largest exponents.
           if (out % 4 == 1) at.d = static_cast<uint16_t>(block % 3);
           if (out % 4 == 2 && format.scale == GroupScale::kE8m0) {
             at.d = static_cast<uint16_t>(252 - block % 3);
@@ -122,7 +122,7 @@ TEST(Grouped, RangesOfChannelsPackToTheSameWeight) {
   }
 }
 
-// The largest quants, scales and inputs at once: integer sums must not overflow.
+// Tests the largest quants, scales and inputs at once: integer sums must not overflow.
 TEST(Grouped, SumsOfTheLargestIntegersAreExact) {
   for (const GroupedFormat& format : kGroupedFormats) {
     for (Activation activation : kActivations) {

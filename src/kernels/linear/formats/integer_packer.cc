@@ -94,7 +94,7 @@ Result<WeightFormat> choose_format(int64_t in, const GroupedIntegers& source) {
   return WeightFormat::kInt8Groups;
 }
 
-// The lane of a channel, from the first vector of a chunk or an int8 block on.
+// Stores quants in the lane of a channel, from the first vector of a chunk or an int8 block on.
 void store_quants(WeightFormat format, const uint8_t* q, int64_t count, std::byte* lane) {
   if (format == WeightFormat::kInt4) {
     for (int64_t at = 0; at < count; at += 8, lane += kVectorBytes) {
@@ -165,7 +165,7 @@ void IntegerPacker::allocate() {
 void IntegerPacker::pack(int64_t first, int64_t outs) const {
   assert(first % kBlockOuts == 0 && first + outs <= weight_.out_);
   assert(outs % kBlockOuts == 0 || first + outs == weight_.out_);
-  // Rows a power of two apart would share the few lines of one set of the cache.
+  // Pads rows, because rows a power of two apart would share the few lines of one set of the cache.
   const int64_t stride = round_up(weight_.in_, kVectorBytes) + kVectorBytes;
   std::vector<uint8_t> quants(static_cast<size_t>(std::min(kBlockOuts, outs) * stride));
   for (int64_t out = first; out < first + outs; out += kBlockOuts) {

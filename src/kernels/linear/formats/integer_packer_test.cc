@@ -1,6 +1,6 @@
-// Integers in groups and FP8: each option of a file keeps its weights to the bit, takes about the
-// bytes that the file has, and is multiplied with the same bits in every batch; inputs in an order
-// of a weight's own.
+// Tests integers in groups and FP8: with each option of a file, weights must be exact, take about
+// as many bytes as in the file, and give products with the same bits in every batch; also tests
+// inputs in a weight's own order.
 #include "kernels/linear/formats/integer_packer.h"
 
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ constexpr int64_t kChannels = 37;
 struct Option {
   int bits;
   DType scale_type;
-  int32_t zero_count;  // 0: symmetric
-  int64_t group;       // 0: all inputs
+  int32_t zero_count;  // 0 for symmetric
+  int64_t group;       // 0 for all inputs
   WeightFormat expected;
 };
 
@@ -58,7 +58,7 @@ std::string name_of(const Option& option, int64_t in) {
          std::to_string(option.group) + ", " + std::to_string(in) + " inputs";
 }
 
-// The inputs to test an option with: whole groups, and not only whole chunks.
+// Returns the inputs to test an option with: whole groups, and not only whole chunks.
 std::vector<int64_t> inputs_of(const Option& option) {
   if (option.group == 0) return {96, 576, 640, 45};
   return {2 * option.group, 3 * option.group, 7 * option.group};
@@ -132,7 +132,7 @@ void run_rows(CpuDevice& cpu, const LinearWeight& weight, MatrixView<const float
   });
 }
 
-// Rows match the reference and have the same bits alone and in batches of up to 70.
+// Checks that rows match the reference and have the same bits alone and in batches of up to 70.
 void check_rows(const LinearWeight& weight, Activation activation) {
   const int64_t in = weight.in_features();
   const int64_t out = weight.out_features();
@@ -150,7 +150,7 @@ void check_rows(const LinearWeight& weight, Activation activation) {
     run_rows(*cpu, weight, MatrixView<const float>(x.view().data(), {rows, in}, x.stride),
              activation, y.view());
     for (int64_t row = 0; row < rows; ++row) {
-      // The test compares bits: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
+      // The test compares bits. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
       ASSERT_EQ(0, std::memcmp(y.view().row(row), alone.view().row(row),
                                static_cast<size_t>(out) * sizeof(float)))
           << "row " << row << " of " << rows;
@@ -286,7 +286,7 @@ std::shared_ptr<const std::vector<int32_t>> random_order(int64_t in, uint32_t se
   return std::make_shared<const std::vector<int32_t>>(std::move(order));
 }
 
-// x with its inputs in an order.
+// Returns x with its inputs in an order.
 PaddedMatrix gathered(PaddedMatrix& x, const std::vector<int32_t>& order) {
   PaddedMatrix made(x.row_count, x.col_count);
   for (int64_t row = 0; row < x.row_count; ++row) {
@@ -327,7 +327,7 @@ TEST(InputOrder, HasTheBitsOfInputsThatComeInTheOrder) {
         PaddedMatrix expected(rows, kChannels);
         run_rows(*cpu, plain, gathered(x, *source.order).view(), activation, expected.view());
         for (int64_t row = 0; row < rows; ++row) {
-          // The test compares bits: NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
+          // The test compares bits. NOLINTNEXTLINE(bugprone-suspicious-memory-comparison)
           ASSERT_EQ(0, std::memcmp(y.view().row(row), expected.view().row(row),
                                    kChannels * sizeof(float)));
         }
@@ -376,7 +376,7 @@ TEST(InputOrder, GateAndUpMayHaveDifferentOrders) {
   }
 }
 
-// The number of an e4m3 code, by its definition.
+// Returns the number of an e4m3 code, by its definition.
 double e4m3(int code) {
   const int exponent = code >> 3 & 15;
   const double mantissa = (code & 7) / 8.0 + (exponent > 0 ? 1.0 : 0.0);
@@ -419,7 +419,7 @@ TEST(Fp8, EveryCodeTimesEveryBlocksScale) {
   }
 }
 
-// Kernels multiply by the weight that dequantize() writes, bit for bit.
+// Kernels must multiply by the same weights, bit for bit, that dequantize() writes.
 TEST(Fp8, AOneAmongZerosReadsAWeight) {
   std::vector<uint8_t> codes(256);
   std::iota(codes.begin(), codes.end(), uint8_t{0});

@@ -1,4 +1,4 @@
-// Weights that stay where the caller has them: f32, bf16 and f16, [out][in].
+// Makes weights that stay in the caller's memory: f32, bf16 and f16, [out][in].
 #include <cstring>
 
 #include "kernels/linear/formats/weight_formats.h"

@@ -1,7 +1,7 @@
-// The formats of linear weights: one line of a table says all that code outside of a format's own
-// files asks. Each format's file beside this one packs and dequantizes it.
+// A table of the formats of linear weights, with all properties that other code needs. Each
+// format's own file beside this one packs and dequantizes it.
 //
-// Thread rules: pure functions.
+// All functions are pure.
 #pragma once
 
 #include <cstdint>
@@ -21,20 +21,19 @@ struct WeightFormatInfo {
   WeightFormat format;
   const char* name;
   WeightKind kind;
-  int32_t kernel;  // place among the kernels of the kind
+  int32_t kernel;  // index among the kernels of the kind
   // Writes all `in` weights of output channel `out`.
   void (*dequantize)(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);
 };
 
-// All formats, in the order of WeightFormat.
+// Returns all formats, in the order of WeightFormat.
 std::span<const WeightFormatInfo> weight_format_table();
 const WeightFormatInfo& weight_format_info(WeightFormat format);
 
-// Bytes of a block of 16 output channels with `in` inputs, in a format that is repacked. `chunk`:
-// the inputs that share a scale, of int4 and int8_groups alone.
+// Returns the bytes of a block of 16 output channels with `in` inputs, in a repacked format.
+// `chunk` is the number of inputs that share a scale, only for int4 and int8_groups.
 int64_t block_bytes(WeightFormat format, int64_t in, int64_t chunk = kInputGroup);
-// Bytes of a weight [out][in]: what LinearWeight::bytes() is once it is made. FP8's scales come on
-// top.
+// Returns the LinearWeight::bytes() of a weight [out][in]. FP8's scales are not included.
 int64_t weight_bytes(WeightFormat format, int64_t out, int64_t in, int64_t chunk = kInputGroup);
 
 void dequantize_f32(const LinearWeight::Storage& storage, int64_t out, int64_t in, float* row);

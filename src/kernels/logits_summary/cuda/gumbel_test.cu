@@ -1,4 +1,4 @@
-// The GPU's estimates of Gumbel noise against the host's noise, for every possible value.
+// Compares the GPU's estimates of Gumbel noise with the host's noise, for every possible value.
 #include <gtest/gtest.h>
 
 #include <algorithm>

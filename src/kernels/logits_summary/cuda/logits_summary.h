@@ -24,11 +24,11 @@ struct alignas(16) RowEditsCuda {
   int32_t path_offset = 0;     // [num_path] TokenCount
   int32_t unused = 0;
   // mask_words_cuda() words for the whole vocabulary, 16-byte aligned, on the device or in mapped
-  // host memory; null: all tokens are allowed.
+  // host memory; null if all tokens are allowed.
   const uint32_t* mask = nullptr;
 };
 
-// Number of 32-bit words of a mask for `vocab` tokens.
+// Returns the number of 32-bit words of a mask for `vocab` tokens.
 constexpr int64_t mask_words_cuda(int64_t vocab) { return (vocab + 127) / 128 * 4; }
 
 struct LogitsSummaryCallCuda {
@@ -49,19 +49,19 @@ struct LogitsSummaryCallCuda {
   // If other GPUs hold other parts of the rows and submit the same call: mailbox 0 of a group made
   // with row_maxima_group(), through which the GPUs exchange the rows' largest logits, for queries
   // that ask for weights. Between two calls all of these GPUs must exchange words of this group, or
-  // the host must wait. Null: the origin of weights is the part's largest logit.
+  // the host must wait. If null, the origin of weights is the part's largest logit.
   const PeerMailboxes* peers = nullptr;
   uint32_t senders = 0;  // bit r is set if rank r takes part
 };
 
-// Maximum number of tokens of a part: they must fit in the shared memory of a cluster.
+// The maximal number of tokens of a part: they must fit in the shared memory of a cluster.
 inline constexpr int64_t kMaxLogitsSummaryTokens = 393'216;
 
-// Options of a PeerGroup for calls with at most `max_rows` rows.
+// Returns options of a PeerGroup for calls with at most `max_rows` rows.
 PeerGroupOptions row_maxima_group(int64_t max_rows);
 
 // Submits one dependent launch, which may start before the stream's previous kernel has ended and
-// waits for it. Needs compute capability 9.0 or more. kUnsupported: more tokens than
+// waits for it. Needs compute capability 9.0 or more. Returns kUnsupported for more tokens than
 // kMaxLogitsSummaryTokens.
 Status logits_summary_cuda(const LogitsSummaryCallCuda& call, cudaStream_t stream);
 

@@ -1,5 +1,5 @@
-// Time of summarizing rows of logits on one GPU (median of graph replays), compared with copying
-// the rows.
+// Measures the summaries of rows of logits on one GPU (median of graph replays), and copies of the
+// rows for comparison.
 //
 //   logits_summary_cuda_bench [--json FILE]
 #include <cuda_runtime_api.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int32_t kVocab = 128256;
 
-// The same distribution as in sampling_bench: normal with a few peaks.
+// Returns logits with the distribution of sampling_bench: normal with a few peaks.
 std::vector<float> bench_logits(int32_t rows) {
   std::mt19937 rng(1);
   std::normal_distribution<float> normal(0.0f, 2.0f);
@@ -35,8 +35,8 @@ std::vector<float> bench_logits(int32_t rows) {
   return logits;
 }
 
-// Microseconds of the work that `submit` submits: the median over samples, each the mean of a few
-// runs.
+// Returns the microseconds of the work that `submit` submits: the median over samples, each the
+// mean of a few runs.
 Result<double> time_of(const Stream& stream, const std::function<Status()>& submit) {
   constexpr int kRepeats = 20;
   FORERUN_ASSIGN_OR_RETURN(const Graph graph, Graph::capture(stream, [&]() -> Status {
@@ -61,7 +61,7 @@ Result<double> time_of(const Stream& stream, const std::function<Status()>& subm
 }
 
 Status run(const std::string& json) {
-  // A mask that allows every third token; a sequence of 1,000 tokens, 7 of them on the path.
+  // The mask allows every third token; the sequence has 1,000 tokens, 7 of them on the path.
   const std::vector<uint32_t> mask(static_cast<size_t>(mask_words_cuda(kVocab)), 0x49249249u);
   std::vector<TokenCount> history;
   for (int32_t i = 0; i < 1000; ++i) history.push_back({i * 128, i % 3});
@@ -106,7 +106,7 @@ Status run(const std::string& json) {
     for (const auto& [name, query, row_edits] : cases) {
       std::vector<RowQuery> queries(static_cast<size_t>(rows), query);
       std::vector<RowEdits> edits;
-      std::vector<uint32_t> masks;  // a mask per row
+      std::vector<uint32_t> masks;  // one per row
       for (size_t row = 0; row < queries.size(); ++row) {
         queries[row].vocab = kVocab;
         queries[row].position = static_cast<int32_t>(row);

@@ -17,9 +17,9 @@ namespace forerun::cuda {
 class LogitsSummaryRigCuda {
  public:
   static constexpr int kUnwritten = 0x5a;  // every byte of summaries before the first call
-  // `logits` [rows][stride]; the first `tokens` of a row are valid. `edits`: queries refer to them
-  // by index. `masks` [edits][mask_words_cuda(..)]: an edit whose mask is not negative uses the
-  // mask of its own index.
+  // `logits` is [rows][stride]; the first `tokens` of a row are valid. Queries refer to `edits` by
+  // index. `masks` is [edits][mask_words_cuda(..)]: an edit with a mask that is not negative uses
+  // the mask of its own index.
   static Result<LogitsSummaryRigCuda> create(std::span<const float> logits, int64_t stride,
                                              int32_t tokens, int32_t first_token,
                                              std::span<const RowQuery> queries,
@@ -30,7 +30,7 @@ class LogitsSummaryRigCuda {
     FORERUN_RETURN_IF_ERROR(prepare_logits_summary_cuda());
     FORERUN_ASSIGN_OR_RETURN(rig.logits_, DeviceBuffer::allocate(logits.size_bytes(), "logits"));
     FORERUN_RETURN_IF_ERROR(rig.logits_.upload(std::as_bytes(logits)));
-    // The Step's data: the number of rows, the offsets of queries and edits, then queries and
+    // The Step's data has the number of rows, the offsets of queries and edits, then queries and
     // edits.
     std::vector<std::byte> step(16);
     const int32_t header[3] = {rows, append(queries, &step), static_cast<int32_t>(step.size())};
@@ -57,7 +57,7 @@ class LogitsSummaryRigCuda {
 
   const LogitsSummaryCallCuda& call() const { return call_; }
   const DeviceBuffer& logits() const { return logits_; }
-  // The summaries of the last call.
+  // Returns the summaries of the last call.
   std::span<const LogitsSummary> summaries() const {
     return {summaries_.as<LogitsSummary>(), static_cast<size_t>(call_.rows)};
   }

@@ -1,5 +1,5 @@
-// A GPU's summaries are exact where they must be, and always contain the token that the host's
-// sampler draws.
+// Tests that a GPU's summaries are exact where they must be, and always contain the token that the
+// host's sampler draws.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -51,9 +51,9 @@ struct Row {
   std::string what;
 };
 
-// How many tokens the kernel lists, by its rule: those at most k eighths, rounded down, below the
-// largest logit, with the smallest k for which `top` threads have such a token; k = 255 lists all.
-// -1: more than a list holds.
+// The number of tokens that the kernel lists by its rule: those at most k eighths, rounded down,
+// below the largest logit, with the smallest k for which `top` threads have such a token; k = 255
+// lists all. -1 if there are more than a list holds.
 struct ListLength {
   int32_t num_listed = 0;
   bool lists_all = false;
@@ -61,7 +61,7 @@ struct ListLength {
 ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& best) {
   if (best.token < 0) return {.num_listed = 0, .lists_all = true};
   if (query.top <= 0) return {};
-  constexpr size_t kThreads = 8 * 1024;  // threads of a row; take quads of tokens round-robin
+  constexpr size_t kThreads = 8 * 1024;  // threads per row; they take quads of tokens round-robin
   constexpr int kLast = 255;
   const auto eighths_below = [&best](float logit) {
     const float depth = (best.logit - logit) * 8.0f;
@@ -88,7 +88,7 @@ ListLength list_length(const Row& row, const RowQuery& query, const TokenLogit& 
   return {.num_listed = length, .lists_all = last == kLast};
 }
 
-// A list of kNoisyTop must contain the best tokens by the host's arithmetic.
+// Checks that a list of kNoisyTop contains the best tokens by the host's arithmetic.
 void check_list_by_noise(const Row& row, int32_t first_token, const RowQuery& query,
                          const LogitsSummary& summary) {
   const auto unmasked =
@@ -237,7 +237,7 @@ struct Edited {
   RowEdits edits;
 };
 
-// Edits of every kind, alone and together, of tokens inside and outside of the part.
+// Returns edits of every kind, alone and together, of tokens inside and outside of the part.
 std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
   std::mt19937 rng(seed);
   auto edited = std::make_unique<Edited>();
@@ -268,7 +268,7 @@ std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
     for (const int32_t token : distinct(paths[seed / 12 % 4])) {
       edited->path.push_back({token, static_cast<int32_t>(rng() % 5)});
     }
-    // A token that is in both lists.
+    // This token is in both lists.
     const int32_t again = edited->history.front().token;
     if (!edited->path.empty()) {
       std::erase_if(edited->path, [&](const TokenCount& other) { return other.token == again; });
@@ -279,7 +279,7 @@ std::unique_ptr<Edited> edits_of(uint32_t seed, int32_t vocab) {
   if (seed % 5 != 3) {
     edited->edits.mask = 0;
     const auto allow = [&](uint32_t token) { edited->mask[token / 32] |= 1u << (token % 32); };
-    const uint32_t one_in[] = {2, 1000, 1, 0};  // 0: one token, and none in one row of 28
+    const uint32_t one_in[] = {2, 1000, 1, 0};  // 0 for one token, and for none in one row of 28
     const uint32_t drawn = one_in[seed / 7 % 4];
     for (uint32_t token = 0; drawn > 0 && token < static_cast<uint32_t>(vocab); ++token) {
       if (rng() % drawn == 0) allow(token);
@@ -301,8 +301,8 @@ class LogitsSummaryCuda : public testing::Test {
     ASSERT_TRUE(stream.ok()) << stream.status().message();
     stream_ = std::make_unique<cuda::Stream>(std::move(*stream));
   }
-  // Computes summaries of rows of one width, with NaNs after them. `live`: query.vocab, at most the
-  // width.
+  // Computes summaries of rows of one width, with NaNs after them. `live` is query.vocab, at most
+  // the width.
   void run(const std::vector<Row>& rows, int32_t first_token, int32_t live,
            std::vector<RowQuery> queries, std::vector<LogitsSummary>* summaries,
            std::span<const RowEdits> edits = {}, std::span<const uint32_t> masks = {}) {
@@ -425,7 +425,7 @@ TEST_F(LogitsSummaryCuda, ListsTheBestByNoise) {
   }
 }
 
-// A seed for every position that a token may have among the threads.
+// There is a seed for every position that a token may have among the threads.
 TEST_F(LogitsSummaryCuda, NamesWhatTheSamplerDraws) {
   constexpr int32_t kVocab = 128256;
   constexpr uint32_t kRows = 64;
@@ -466,7 +466,7 @@ TEST_F(LogitsSummaryCuda, NamesWhatTheSamplerDraws) {
   }
 }
 
-// Rows that the kernel edits have the same summaries as rows that the host has edited. This
+// Rows that the kernel edits must have the same summaries as rows that the host has edited. This
 // includes the parts of ranks of a group, which may begin anywhere in a mask.
 TEST_F(LogitsSummaryCuda, OfEditedRows) {
   uint32_t seed = 0;
@@ -520,7 +520,7 @@ TEST_F(LogitsSummaryCuda, WeightsOfPartsHaveOneOrigin) {
   std::vector<RowQuery> queries;
   for (uint32_t seed = 0; seed < kRows; ++seed) {
     rows.push_back({row_of(kPatterns[seed % 8], kTokens, seed), "row " + std::to_string(seed)});
-    // A part whose tokens are all masked.
+    // All tokens of this part are masked.
     if (seed % 7 == 3) std::fill_n(rows.back().logits.begin(), kCut, -kInfinity);
     queries.push_back(query_of(seed));
     queries.back().vocab = kTokens;
@@ -589,7 +589,7 @@ TEST_F(LogitsSummaryCuda, TellsErrorsAndTooMuch) {
   rows[1].logits[0] = kInfinity;
   rows[2].logits.assign(kVocab, 2.0f);  // more best tokens than a list holds
   queries[3].kinds = RowQuery::kLogits;
-  // The same, with fewer threads than a list holds.
+  // There are fewer threads with best tokens than a list holds.
   rows[6].logits.assign(kVocab, -kInfinity);
   std::fill_n(rows[6].logits.begin(), 3000, 2.0f);
   std::vector<LogitsSummary> summaries;

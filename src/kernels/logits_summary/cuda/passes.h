@@ -1,5 +1,5 @@
-// The passes of logits_summary/cuda/logits_summary.cu over a row. Device code; included by the
-// kernel alone.
+// The passes of logits_summary/cuda/logits_summary.cu over a row. Device code; only the kernel
+// includes it.
 #pragma once
 
 #include <cooperative_groups.h>
@@ -21,7 +21,7 @@ namespace cg = cooperative_groups;
 // The passes over a row. All threads of a cluster call the same passes in the same order.
 class RowPasses {
  public:
-  // `logits`: dynamic shared memory, for the block's share of the row.
+  // `logits` is dynamic shared memory, for the block's share of the row.
   __device__ RowPasses(const Arguments& arguments, const RowQuery& query, int row, float* logits,
                        Shared& shared)
       : peers_(arguments.peers),
@@ -62,7 +62,8 @@ class RowPasses {
     const TokenLogit best = best_of_warp(own_);
     if (lane_ == 0) shared_.warp_best[warp_] = best;
     const bool block_bad = __syncthreads_or(bad ? 1 : 0) != 0;
-    cluster_wait();  // other blocks have started: their shared memory is written from here on
+    cluster_wait();  // other blocks have started: this block writes to their shared memory from
+                     // here on
     if (warp_ == 0) {
       Told told = {best_of_warp(shared_.warp_best[lane_]), 0.0f, block_bad ? 1 : 0};
       // The noisy scores of the blocks' best tokens rule out most other tokens.
@@ -171,7 +172,7 @@ class RowPasses {
     }
   }
 
-  // Writes the summary. Called by the cluster's first block.
+  // Writes the summary. The cluster's first block calls it.
   __device__ void write(bool summed, LogitsSummary* summary) {
     const bool lists = summed && query_.top > 0;
     const bool too_many = (lists && shared_.last_bucket == kTooManyThreads) ||
@@ -225,7 +226,7 @@ class RowPasses {
     return (logit - best_.logit) * query_.inv_temperature;
   }
 
-  // The largest noisy score of the thread's tokens.
+  // Returns the largest noisy score of the thread's tokens.
   __device__ float largest_noisy_score() const {
     float largest = -kInfinity;
     for (int quad = 0; quad < quads_.count; ++quad) {
@@ -241,17 +242,18 @@ class RowPasses {
     return largest;
   }
 
-  // The bucket of a token in the list's ranking. Buckets go down from the row's largest logit or,
-  // with kNoisyTop, from an upper bound of all noisy scores. The lower the temperature, the further
-  // apart noisy scores lie, and the wider their buckets are. A bucket of noisy scores is at least
-  // half a unit wide, since all other tokens lie far below a token that is almost certain.
+  // Returns the bucket of a token in the list's ranking. Buckets go down from the row's largest
+  // logit or, with kNoisyTop, from an upper bound of all noisy scores. The lower the temperature,
+  // the further apart noisy scores lie, and the wider their buckets are. A bucket of noisy scores
+  // is at least half a unit wide, since all other tokens lie far below a token that is almost
+  // certain.
   __device__ __forceinline__ int list_bucket(float rank) const {
     if (!wants(RowQuery::kNoisyTop)) return bucket_of(rank, best_.logit);
     const float scale = 0.25f * fminf(1.0f, 1.0f / query_.inv_temperature);
     return bucket_of(scale * (rank - kMaxGumbel), 0.0f);
   }
-  // Whether a token is listed. kNoisyTop has a margin, so that the list contains every token that
-  // the host's logarithms would put among the best.
+  // Returns whether a token is listed. kNoisyTop has a margin, so that the list contains every
+  // token that the host's logarithms would put among the best.
   __device__ __forceinline__ bool is_listed(float rank) const {
     const float margin = wants(RowQuery::kNoisyTop) ? kListMargin : 0.0f;
     return list_bucket(rank + margin) <= shared_.last_bucket;
@@ -363,7 +365,7 @@ class RowPasses {
     int last = kBuckets - 1;
 #pragma unroll
     for (int i = kEach - 1; i >= 0; --i) {
-      // Goes down, so that the first bucket is kept.
+      // Proceeds downwards, so that the first bucket is kept.
       int reached = before;
 #pragma unroll
       for (int j = 0; j <= i; ++j) reached += counts[j];

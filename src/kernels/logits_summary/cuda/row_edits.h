@@ -1,5 +1,6 @@
-// Applies the edits of a row (row_edits.h). Each block of logits_summary/cuda/logits_summary.cu
-// edits the logits in its shared memory. Device code; included by the kernel alone.
+// Device code that applies the edits of a row (row_edits.h). Each block of
+// logits_summary/cuda/logits_summary.cu edits the logits in its shared memory. Only the kernel
+// includes it.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +11,11 @@ namespace forerun::cuda::logits_summary {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// All threads of a block must make the same calls.
+// The edits of a row. All threads of a block must make the same calls.
 class RowEditing {
  public:
-  // `logits`: the block's shared memory, in the layout of Quads. `live`: number of valid columns.
+  // `logits` is the block's shared memory, in the layout of Quads. `live` is the number of valid
+  // columns.
   __device__ RowEditing(const Arguments& arguments, const RowEditsCuda& edits, float* logits,
                         int32_t live, int rank, MaskShare& mask)
       : edits_(edits),
@@ -40,7 +42,7 @@ class RowEditing {
     copies_commit();
   }
 
-  // Applies the edits. Called after each thread has waited for its copies.
+  // Applies the edits, after each thread has waited for its copies.
   __device__ void apply() const {
     __syncthreads();
     const auto thread = static_cast<int>(threadIdx.x);
@@ -72,13 +74,13 @@ class RowEditing {
   __device__ float* place(int32_t token) const {
     return place_of(logits_, int64_t{token} - first_token_, live_, rank_);
   }
-  // The block's first token with this quad index, which is also its bit in the mask.
+  // Returns the block's first token with this quad index, which is also its bit in the mask.
   __device__ int first_bit(int quad) const {
     return first_token_ + 4 * rank_ * kThreads + quad * Quads::kStep;
   }
 
-  // Each thread saves the logit of one token of the path before the history is penalized, since a
-  // token in both lists is penalized only once.
+  // Penalizes tokens. Each thread saves the logit of one token of the path before the history is
+  // penalized, since a token in both lists is penalized only once.
   __device__ void penalize(int thread) const {
     static_assert(RowEdits::kMaxPath <= kThreads);
     __syncthreads();

@@ -1,5 +1,5 @@
-// The shares of a row that a thread, a block and a cluster of logits_summary/cuda/logits_summary.cu
-// hold. Device code; included by the kernel alone.
+// The shares of a row of a thread, a block and a cluster of logits_summary/cuda/logits_summary.cu.
+// Device code; only the kernel includes it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,14 +15,14 @@
 namespace forerun::cuda::logits_summary {
 
 constexpr int kThreads = 1024;
-constexpr int kBlocks = 8;  // blocks of a cluster
+constexpr int kBlocks = 8;  // blocks per cluster
 constexpr int kQuadBytes = 16 * kThreads;
 constexpr int kMaxQuads = 12;  // quads per thread that fit in shared memory
 
 // The kernel's arguments.
 struct Arguments {
   LogitsSummaryCallCuda call;
-  PeerMailboxes peers;  // degree 0: no peers
+  PeerMailboxes peers;  // degree 0 without peers
   int num_quads;
 };
 
@@ -30,7 +30,7 @@ struct Arguments {
 
 constexpr int kWarps = kThreads / 32;
 constexpr int kBuckets = 256;
-constexpr int kTooManyThreads = -1;  // instead of a bucket: above all, so that none is listed
+constexpr int kTooManyThreads = -1;  // replaces a bucket: above all, so that none is listed
 constexpr uint32_t kSums = RowQuery::kWeights | RowQuery::kRawWeights;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
@@ -48,8 +48,8 @@ struct ToldFirst {
   TokenLogit candidates[LogitsSummary::kMaxCandidates];
 };
 
-// The part of a mask that concerns a block: for each quad index, the chunks of 128 bits that
-// contain the bits of its 4 * kThreads tokens.
+// The part of a mask for a block: for each quad index, the chunks of 128 bits that contain the bits
+// of its 4 * kThreads tokens.
 constexpr int kMaskChunks = 4 * kThreads / 128 + 1;
 struct MaskShare {
   uint32_t words[kMaxQuads][4 * kMaskChunks];
@@ -63,12 +63,12 @@ struct Shared {
   int num_candidates;
   TokenLogit candidates[LogitsSummary::kMaxCandidates];
   int total[kBuckets];
-  int last_bucket;  // the last bucket whose tokens are listed
+  int last_bucket;  // last bucket with listed tokens
   float origin;
   // Indexed by block of the cluster.
   Told told[kBlocks];
   int histograms[kBlocks][kBuckets];
-  // Used in the first block only.
+  // Only the first block uses this.
   ToldFirst told_first[kBlocks];
   int num_listed;
   TokenLogit listed[LogitsSummary::kMaxListed];
@@ -111,8 +111,8 @@ __device__ __forceinline__ uint4 noise_of_quad(const RowQuery& query, int32_t to
   return make_uint4(words[0], words[1], words[2], words[3]);
 }
 
-// Bucket of a logit: buckets are steps of 1/8 below the largest logit; the last bucket takes the
-// rest.
+// Returns the bucket of a logit: buckets are steps of 1/8 below the largest logit; the last bucket
+// takes the rest.
 __device__ __forceinline__ int bucket_of(float logit, float largest) {
   const float depth = (largest - logit) * 8.0f;
   return depth < static_cast<float>(kBuckets - 1) ? static_cast<int>(depth) : kBuckets - 1;
@@ -146,8 +146,9 @@ struct Quads {
   }
 };
 
-// Address of the logit of column `column` of the part in the shared memory of block `rank`, which
-// begins at `logits`. Null if the logit belongs to another block or lies past the `live` columns.
+// Returns the address of the logit of column `column` of the part in the shared memory of block
+// `rank`, which begins at `logits`. Null if the logit belongs to another block or lies past the
+// `live` columns.
 __device__ __forceinline__ float* place_of(float* logits, int64_t column, int32_t live, int rank) {
   if (column < 0 || column >= live) return nullptr;
   const int quad = static_cast<int>(column) / 4;

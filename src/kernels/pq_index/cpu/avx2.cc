@@ -1,4 +1,4 @@
-// The kernel for AVX2 + FMA.
+// The nearest-centroid kernel for AVX2 + FMA.
 #include "kernels/simd/avx2.h"
 
 #include "kernels/pq_index/cpu/nearest_impl.h"

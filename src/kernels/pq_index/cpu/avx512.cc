@@ -1,4 +1,4 @@
-// The kernel for AVX-512.
+// The nearest-centroid kernel for AVX-512.
 #include "kernels/simd/avx512.h"
 
 #include "kernels/pq_index/cpu/nearest_impl.h"

@@ -15,7 +15,7 @@ NearestKernel nearest_kernel() {
     if (isa == Isa::kAvx2) return nearest_avx2;
   }
   if constexpr (isa_is_built(Isa::kScalar)) return nearest_scalar;
-  std::abort();  // check_isa() has refused this processor
+  std::abort();  // check_isa() has refused this CPU
 }
 
 }  // namespace forerun

@@ -1,12 +1,12 @@
-// Finds the nearest centroids of keys' sub-vectors. Each instruction set has a file that exports
-// one kernel.
+// The search for the nearest centroids of keys' sub-vectors. Each instruction set has a file that
+// exports one kernel.
 #pragma once
 
 #include <cstdint>
 
 namespace forerun {
 
-inline constexpr int32_t kNearestKeys = 64;  // keys that a kernel takes at once
+inline constexpr int32_t kNearestKeys = 64;  // keys that a kernel processes at once
 
 // One sub-vector, of `dims` dimensions, of `count` keys. `count` is a multiple of kNearestKeys.
 struct NearestCall {
@@ -19,13 +19,13 @@ struct NearestCall {
   uint8_t* codes = nullptr;  // [count]: indices of the nearest centroids
 };
 
-// If several centroids are equally near, the first is taken. A distance that is not finite is never
-// the smallest; if no distance is finite, the code is 0. Products are subtracted one dimension
-// after the other, by fused multiply-add except in the scalar kernel, which rounds each product
-// first.
+// Finds the nearest centroid of each key, the first one among equally near ones. A distance that is
+// not finite is never the smallest; if no distance is finite, the code is 0. Products are
+// subtracted one dimension after the other, by fused multiply-add except in the scalar kernel,
+// which rounds each product first.
 using NearestKernel = void (*)(const NearestCall& call);
 
-// The kernel of current_isa().
+// Returns the kernel of current_isa().
 NearestKernel nearest_kernel();
 
 void nearest_scalar(const NearestCall& call);

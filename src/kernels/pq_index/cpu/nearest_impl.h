@@ -1,5 +1,5 @@
 // The search for the nearest centroid, written once over a vector type (kernels/simd/vector.h).
-// Only the per-instruction-set files include it, each with a copy of its own.
+// Only the files of the instruction sets include it; each has its own copy.
 //
 // Each lane holds a key, so lanes are never compared with each other. The search compares half of
 // the squared distance minus half of the key's squared length; the latter is the same for all

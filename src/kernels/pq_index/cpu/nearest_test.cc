@@ -1,5 +1,4 @@
-// The kernels of every instruction set that this processor has must have the same bits as a plain
-// loop.
+// Tests that the kernels of all instruction sets of this CPU have the same bits as a plain loop.
 #include "kernels/pq_index/cpu/nearest.h"
 
 #include <gtest/gtest.h>

@@ -11,15 +11,14 @@ namespace forerun {
 namespace {
 
 constexpr int32_t kPieceFloats = kKeyPieceBytes / static_cast<int32_t>(sizeof(float));
-constexpr int32_t kMaxKeys = 2048;  // keys in scratch memory at a time, and samples from which
-                                    // centroids are found
+constexpr int32_t kMaxKeys = 2048;  // keys in scratch memory at a time, and samples for k-means
 constexpr int32_t kIterations = 4;
 static_assert(kKeyPieceBytes >= kPqSubVectors);
 static_assert(kMaxKeys % kNearestKeys == 0);
-// Padded: dimensions a power of two apart would compete for the same few cache sets.
+// Padded, because dimensions a power of two apart would compete for the same few cache sets.
 constexpr int32_t kKeyStride = kMaxKeys + kNearestKeys;
 
-// Number of pieces of a head's row without padding, in bf16; f32 has twice as many.
+// Returns the number of pieces of a head's row without padding, in bf16; f32 has twice as many.
 int32_t pieces_of_row(int32_t head_dim) {
   assert(head_dim >= 8);
   return head_dim / 8;
@@ -43,7 +42,7 @@ Dims dims_of(int32_t sub, int32_t head_dim) {
   return {sub * dims, std::min((sub + 1) * dims, head_dim)};
 }
 
-// Calls f(i, piece) for `count` pieces from `first` on, which lie at an even distance in a row.
+// Calls f(i, piece) for `count` evenly spaced pieces of a row, from `first` on.
 template <class F>
 void for_pieces(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t first,
                 int32_t count, F f) {
@@ -107,7 +106,7 @@ float* row_of(std::vector<float>& rows, int32_t row) {
   return rows.data() + int64_t{row} * kPqCentroids;
 }
 
-// One dimension of the keys in scratch memory.
+// Returns one dimension of the keys in scratch memory.
 float* keys_of(PqScratch& mem, int32_t dim) { return mem.keys.data() + int64_t{dim} * kKeyStride; }
 
 void set_half_norms(PqScratch& mem, int32_t sub, int32_t head_dim) {
@@ -120,7 +119,7 @@ void set_half_norms(PqScratch& mem, int32_t sub, int32_t head_dim) {
   }
 }
 
-// The codes of one sub-vector of the keys in mem.keys.
+// Returns the codes of one sub-vector of the keys in mem.keys.
 uint8_t* nearest_of(PqScratch& mem, int32_t sub) {
   return mem.nearest.data() + int64_t{sub} * kMaxKeys;
 }
@@ -138,8 +137,8 @@ void find_nearest(PqScratch& mem, int32_t sub, int32_t count, int32_t head_dim) 
                     .codes = nearest_of(mem, sub)});
 }
 
-// k-means by Lloyd's iterations, starting from keys at even distances. A centroid without near keys
-// stays where it is.
+// Finds centroids by Lloyd's iterations of k-means, starting from evenly spaced keys. A centroid
+// without near keys does not move.
 void find_centroids(PqScratch& mem, int32_t sub, int32_t samples, int32_t head_dim) {
   const Dims dims = dims_of(sub, head_dim);
   for (int32_t dim = dims.begin; dim < dims.end; ++dim) {

@@ -1,4 +1,4 @@
-// Time of one KV head's index: building it from all keys, extending it by a tile, and scoring
+// Measures one KV head's index: building it from all keys, extending it by a tile, and scoring
 // queries.
 #include <benchmark/benchmark.h>
 

@@ -1,4 +1,5 @@
-// Codes against plain loops over all centroids, and scores against the keys that they approximate.
+// Compares codes with plain loops over all centroids, and scores with the keys that they
+// approximate.
 #include "kernels/pq_index/pq_index.h"
 
 #include <gtest/gtest.h>
@@ -35,7 +36,7 @@ class PqIndexTest : public ::testing::TestWithParam<std::tuple<DType, int32_t>> 
       pq_update(cache_.kv(), head, table_.data(), index(from), tokens, scratch_);
     }
   }
-  // The key as the cache has rounded it.
+  // Returns the key as the cache has rounded it.
   std::vector<float> key_of(int32_t token, int32_t head) const {
     std::vector<float> k, v;
     fill_kv(1, token, int64_t{kKvHeads} * head_dim_, k, v);
@@ -50,7 +51,7 @@ class PqIndexTest : public ::testing::TestWithParam<std::tuple<DType, int32_t>> 
     pq_decode(cache_.kv(), head, index(kTokens), token, key.data());
     return key;
   }
-  // The contents of the blocks of the text, for all heads.
+  // Returns the contents of the sequence's blocks, for all heads.
   std::vector<std::byte> text() const {
     const PagedKv& kv = cache_.kv();
     std::vector<std::byte> bytes;
@@ -155,7 +156,7 @@ TEST_P(PqIndexTest, ScoresAreThoseOfTheDecodedKeys) {
   }
 }
 
-// Other heads' parts of the blocks, the padding of heads and the text must not change.
+// Other heads' parts of the blocks, the padding of heads and the sequence's KV must not change.
 TEST_P(PqIndexTest, WritesNothingElse) {
   const PagedKv& kv = cache_.kv();
   const std::vector<std::byte> before = text();

@@ -1,4 +1,4 @@
-// The portable kernel: four lanes, which compilers map to vectors of any processor.
+// The portable nearest-centroid kernel: four lanes, which compilers map to vectors of any CPU.
 #include "kernels/simd/scalar.h"
 
 #include "kernels/pq_index/cpu/nearest_impl.h"

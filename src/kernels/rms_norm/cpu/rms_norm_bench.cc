@@ -1,4 +1,4 @@
-// Time of normalizing one row by one thread, by width.
+// Measures the normalization of one row by one thread, by width.
 #include <benchmark/benchmark.h>
 
 #include <vector>

@@ -24,7 +24,7 @@ TEST(RmsNorm, MatchesTheReferenceOverWidths) {
   for (const int64_t dim : {1, 2, 15, 16, 17, 31, 64, 100, 512, 1408, 8192}) {
     for (const float scale : {1e-4f, 1.0f, 300.0f}) {
       constexpr int64_t kRows = 3;
-      // Unaligned rows with NaNs between them.
+      // Rows are unaligned, with NaNs between them.
       const int64_t stride = dim + 5;
       std::vector<float> x(static_cast<size_t>(kRows * stride + 1),
                            std::numeric_limits<float>::quiet_NaN());
@@ -40,7 +40,7 @@ TEST(RmsNorm, MatchesTheReferenceOverWidths) {
                MatrixView<float>(found.data(), {kRows, dim}));
       rms_norm_ref(view, weight, 1e-5f, MatrixView<float>(expected.data(), {kRows, dim}));
       for (size_t index = 0; index < found.size(); ++index) {
-        // A few f32 roundings, relative to the element.
+        // Allows a few f32 roundings, relative to the element.
         EXPECT_NEAR(found[index], expected[index], 2e-6 * std::fabs(expected[index]))
             << "dim " << dim << " element " << index;
       }

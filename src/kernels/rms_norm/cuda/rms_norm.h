@@ -13,13 +13,13 @@
 
 namespace forerun::cuda {
 
-inline constexpr int kNormGroup = 16;  // half of a linear layer's tile: the outputs that a block
-                                       // owns in a cluster of two
+// Half of a linear layer's tile: the outputs of a block in a cluster of two.
+inline constexpr int kNormGroup = 16;
 
 // Outputs that a kernel writes beside x [rows][dim] for the following norm; device memory, 16-byte
 // aligned. `dim` is a multiple of 32.
 struct NormOutputCuda {
-  const float* weight = nullptr;  // [dim]; null: no norm follows. Never written while in use.
+  const float* weight = nullptr;  // [dim]; null if no norm follows; never written while in use
   uint16_t* scaled = nullptr;     // x * weight, with x's row stride
   float* squares = nullptr;       // [rows][dim / kNormGroup]
   ActivationFormat format = ActivationFormat::kBf16;  // format of `scaled`
@@ -27,7 +27,7 @@ struct NormOutputCuda {
 
 // The inputs of the norm for a linear layer whose input is `scaled`.
 struct NormInputCuda {
-  const float* squares = nullptr;  // [..][dim / kNormGroup], of x; null: no norm
+  const float* squares = nullptr;  // [..][dim / kNormGroup], of x; null without a norm
   float eps = 0;
 };
 

@@ -44,8 +44,8 @@ Result<RopeTable> RopeTable::create(RopeFrequencies frequencies, int32_t max_pos
 
 void RopeTable::prepare(int32_t position) {
   float* values = row(position);
-  // Fresh memory is zero, and no angle has both a zero cosine and a zero sine, so anything else is
-  // a prepared row.
+  // New memory is zero, and no angle has both a zero cosine and a zero sine, so other values mean a
+  // prepared row.
   if (half_ == 0 || values[0] != 0.0f || values[half_] != 0.0f) return;
   for (int64_t index = 0; index < half_; ++index) {
     const double angle = position * frequencies_.frequencies[static_cast<size_t>(index)];

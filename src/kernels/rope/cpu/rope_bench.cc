@@ -1,4 +1,4 @@
-// Time of rotating one head, and of preparing a position.
+// Measures the rotation of one head, and the preparation of a position.
 #include <benchmark/benchmark.h>
 
 #include <utility>

@@ -42,7 +42,7 @@ TEST(Rope, MatchesTheReferenceAtAllPositions) {
          MatrixView<float>(found.data(), {rows, 3 * head_dim}));
     rope_ref(frequencies, positions, MatrixView<float>(expected.data(), {rows, 3 * head_dim}));
     for (size_t index = 0; index < found.size(); ++index) {
-      // The error of two products of numbers up to 5 and cosines rounded to f32.
+      // Allows the error of two products of numbers up to 5 and cosines rounded to f32.
       EXPECT_NEAR(found[index], expected[index], 2e-6) << "dim " << head_dim;
     }
   }

@@ -39,7 +39,7 @@ Status launch_dependent(void (*kernel)(Parameters...), dim3 grid, dim3 block, si
   return launch_dependent_clusters(kernel, 1, grid, block, shared_bytes, stream, doing,
                                    arguments...);
 }
-// Multiprocessors of a small GPU, for short tests.
+// Returns the number of SMs of a small GPU, for short tests.
 inline Result<int> multiprocessor_count() { return 12; }
 template <class... Parameters>
 Status prefer_shared_memory(void (* /*kernel*/)(Parameters...), const char* /*doing*/) {

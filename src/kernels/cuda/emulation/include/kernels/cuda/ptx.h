@@ -13,7 +13,7 @@
 #define __maxnreg__(registers)
 #undef __launch_bounds__
 #define __launch_bounds__(...)
-// For kernels whose blocks run one after another (launch()).
+// For kernels that launch() runs block by block.
 #undef __shared__
 #define __shared__ static
 
@@ -104,9 +104,9 @@ float from_half(uint32_t pair, uint32_t index) {
   return __half2float(value);
 }
 
-// Let g = lane / 4 and t = lane % 4. A lane holds rows g and g + 8 of the first operand and column
-// g of the second, of each the elements 2t, 2t + 1, 2t + 8 and 2t + 9. Of the sums it holds rows g
-// and g + 8, columns 2t and 2t + 1.
+// Emulates mma. Let g = lane / 4 and t = lane % 4. A lane holds rows g and g + 8 of the first
+// operand and column g of the second, of each the elements 2t, 2t + 1, 2t + 8 and 2t + 9. Of the
+// sums it holds rows g and g + 8, columns 2t and 2t + 1.
 template <bool kIsF16>
 void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   struct Operand {

@@ -36,7 +36,7 @@ void warpgroup_reg_alloc() {}
 
 namespace emulation {
 
-// Address of a byte of a row, by the descriptor's strides of eight rows and of panels.
+// Returns the address of a byte of a row, by the descriptor's strides of eight rows and of panels.
 inline uint32_t wgmma_element(uint64_t descriptor, uint32_t row, uint32_t byte, uint32_t panel) {
   const auto field = [descriptor](int bit) {
     return static_cast<uint32_t>(descriptor >> bit & 0x3fff) << 4;
@@ -47,19 +47,19 @@ inline uint32_t wgmma_element(uint64_t descriptor, uint32_t row, uint32_t byte, 
   return own_address(swizzled(
       field(0) + row / 8 * field(32) + row % 8 * row_bytes + byte + panel * field(16), row_bytes));
 }
-// Element `k` of a row of an operand whose rows lie one after another.
+// Returns element `k` of a row of an operand with contiguous rows.
 template <bool kIsF16>
 float wgmma_row_major(uint64_t descriptor, uint32_t row, uint32_t k) {
   return from_half<kIsF16>(load<uint16_t>(wgmma_element(descriptor, row, 2 * k, 0)), 0);
 }
-// Element k of column n of an operand whose rows hold all columns of one k, in panels of 64
+// Returns element k of column n of an operand whose rows hold all columns of one k, in panels of 64
 // columns.
 template <bool kIsF16>
 float wgmma_transposed(uint64_t descriptor, uint32_t n, uint32_t k) {
   return from_half<kIsF16>(load<uint16_t>(wgmma_element(descriptor, k, n % 64 * 2, n / 64)), 0);
 }
 
-// d (+)= (64 x 16) times (16 x kColumns), all 128 threads of a warpgroup together. `first` and
+// Computes d (+)= (64 x 16) times (16 x kColumns) with all 128 threads of a warpgroup. `first` and
 // `second` are the descriptors of operands in shared memory. With kInRegisters the first operand is
 // `a`, in the layout of mma().
 template <uint32_t kColumns, bool kAdd, bool kInRegisters, bool kTransposed, bool kIsF16 = false>
@@ -107,7 +107,7 @@ void wgmma(float (*d)[4], const uint32_t* a, uint64_t first, uint64_t second) {
 
 }  // namespace emulation
 
-// d (+)= 64 outputs x 16 inputs times 16 inputs x 32, 64 or 128 rows.
+// Computes d (+)= 64 outputs x 16 inputs times 16 inputs x 32, 64 or 128 rows.
 template <ActivationFormat kFormat, bool kAdd, size_t kSums>
 void wgmma(float (&d)[kSums], const uint32_t (&a)[4], uint64_t b) {
   emulation::wgmma<kSums * 2, kAdd, true, false, kFormat == ActivationFormat::kF16>(
