@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Sets environment variables and restores them at destruction.
+// A guard that sets environment variables and restores them at destruction.
 class ScopedEnvironment {
  public:
   ScopedEnvironment(const char* name, const std::optional<std::string>& value) : name_(name) {

@@ -23,10 +23,10 @@ struct RopeScaling {
   float factor = 1.0f;
   // For kLlama3 and kYarn: the model's training context before scaling.
   int32_t original_max_position = 0;
-  // kLlama3
+  // For kLlama3.
   float low_freq_factor = 1.0f;
   float high_freq_factor = 4.0f;
-  // kYarn
+  // For kYarn.
   float beta_fast = 32.0f;
   float beta_slow = 1.0f;
   // If absent, it follows from factor, mscale and mscale_all_dim.
@@ -63,12 +63,12 @@ struct QuantizationConfig {
   };
   Kind kind = Kind::kNone;
 
-  // kParts
+  // For kParts.
   std::vector<LayerScheme> schemes;
   std::vector<std::string> left_out;  // layers that stay plain
   bool names_in_full = false;         // if false, `left_out` and targets are parts of names
 
-  // kBlocks
+  // For kBlocks.
   int32_t block_inputs = 0;     // inputs of the widest block
   double bytes_per_weight = 0;  // average bytes per weight
 };

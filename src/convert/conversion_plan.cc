@@ -235,7 +235,8 @@ class Planner {
     return {};
   }
 
-  // Returns what the refusal of a layer accepts, if AWQ in groups of this size cannot hold it.
+  // Returns the accepted formats for the refusal of a layer that AWQ in groups of this size cannot
+  // hold.
   static std::string accepted_by_awq(const WeightSource& source) {
     const int32_t group_size = largest_awq_group(source.columns());
     if (group_size != 0 && source.rows() % kOutputsOfAwqWord == 0) {

@@ -1,5 +1,5 @@
-// Checks what a conversion that ends early leaves behind, the formats of layers, and layouts of
-// files. tests/cli/convert_test.py and tests/gguf/gguf_test.py compare whole models.
+// Checks the remains of a conversion that ends early, the formats of layers, and layouts of files.
+// tests/cli/convert_test.py and tests/gguf/gguf_test.py compare whole models.
 #include "convert/convert.h"
 
 #include <gtest/gtest.h>
@@ -115,7 +115,7 @@ TEST_F(Convert, WhatIsStoredAsAskedForStaysBitForBit) {
   }
 }
 
-// A format with more bits would not restore what the input has lost.
+// A format with more bits would not restore the input's lost bits.
 TEST_F(Convert, AnEmbeddingOfFewerBitsStaysUnlessItsFormatIsAskedFor) {
   const Checkpoint input = toy({BlockFormat::kQ5_0, BlockFormat::kQ8_0});
   ASSERT_EQ(format_name(*input.weight({ModuleKind::kEmbedding})), "Q5_0");

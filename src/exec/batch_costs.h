@@ -54,7 +54,7 @@ class BatchCosts {
   void refresh();
   // Returns the table for a request that is not yet part of the batch.
   CostTable for_newcomer() const;
-  // The number of decoding requests, and the sum of their tokens.
+  // Return the number of decoding requests, and the sum of their tokens.
   int64_t sequences() const { return sequences_; }
   int64_t tokens() const { return tokens_; }
   // Grows whenever the table changes; 0 if there is no table yet.

@@ -1,5 +1,5 @@
 // The base class of wrapping runners, which forwards everything but run() to an inner runner.
-// Derived runners time, record or replace what the inner runner does with a Step.
+// Derived runners time, record or replace the inner runner's work on a Step.
 #pragma once
 
 #include <cstdint>

@@ -154,7 +154,7 @@ Guesses expected_guesses(const std::vector<int32_t>& team_sizes, const std::vect
   return guesses;
 }
 
-// Runs one sequence with a head in the way of serial_tree.
+// A fixture that runs one sequence with a head in the way of serial_tree.
 class HeadDraft : public testing::TestWithParam<Cut> {
  protected:
   void start(int64_t places, int32_t row_budget = 512) {

@@ -60,7 +60,7 @@ class RealExecutor : public Executor {
 
   // Returns kInvalidArgument if the sequence is open already or max_tokens is not positive.
   Status open(SequenceId sequence, const SequenceSpec& spec) override;
-  // An item for a role without a runner fails (kInternal).
+  // Queues an item; one for a role without a runner fails (kInternal).
   void submit(WorkItem item) override;
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
   std::optional<WorkResult> next_at_hand() override;

@@ -43,7 +43,7 @@ class Text {
     kv.publish();
     return true;
   }
-  // Appends the tokens through the tree region: as two branches, the second of which is committed.
+  // Appends the tokens as two branches of the tree region, and commits the second one.
   bool append_by_tree(const Tokens& tokens, NodeId& next_node) {
     const auto count = static_cast<int32_t>(tokens.size());
     if (!kv.reserve(2 * count).ok()) return false;

@@ -45,7 +45,7 @@ class SequenceKv {
   // Returns the number of prefix tokens with KV; they lie in slots 0 to prefix_length() - 1.
   int32_t prefix_length() const { return prefix_length_; }
   std::span<const TokenId> prefix() const { return prefix_tokens_; }
-  // The position of the token in slot 0, and the position after the prefix.
+  // Return the position of the token in slot 0, and the position after the prefix.
   int32_t first_position() const { return first_position_; }
   int32_t end_position() const { return first_position_ + prefix_length_; }
   std::span<const TreeRow> tree_rows() const { return tree_; }
@@ -92,7 +92,7 @@ class SequenceKv {
   // `first` must be the same in every call, and `end` must not decrease. After the first call the
   // sequence adopts and publishes nothing.
   void let_go(int32_t first, int32_t end);
-  // The range of the blocks that were let go; both ends are 0 if there are none.
+  // Return the range of the blocks that were let go; both ends are 0 if there are none.
   int32_t let_go_first() const { return let_go_end_ - let_go_; }
   int32_t let_go_end() const { return let_go_end_; }
 

@@ -1,5 +1,5 @@
 // The passes are collective functions, which every member of the team calls. A comment at each
-// barrier says what it waits for.
+// barrier names the condition that it waits for.
 #include "model/cpu_shard.h"
 
 #include <algorithm>

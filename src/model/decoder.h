@@ -30,8 +30,8 @@ class Decoder {
  public:
   virtual ~Decoder() = default;
   virtual const ModelConfig& config() const = 0;  // configuration of the whole model
-  // The layers of the stage. A stage that does not embed takes rows of Step::hidden in place of
-  // tokens, and one without the head gives hidden() in place of logits.
+  // Returns the layers of the stage. A stage that does not embed takes rows of Step::hidden in
+  // place of tokens, and one without the head gives hidden() in place of logits.
   virtual LayerRange layers() const { return LayerRange::all(config()); }
   // Blocks of kKvBlockTokens tokens in the KV storage.
   virtual int64_t kv_blocks() const = 0;

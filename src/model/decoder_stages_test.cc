@@ -322,7 +322,7 @@ TEST(DecoderStage, TouchesItsOwnLayersOnly) {
   const int64_t own = needs(*options.layers);
   ASSERT_LT(5 * own, 2 * all);
   const int64_t resident = resident_bytes(file);
-  EXPECT_GE(resident, own / 2);  // the measurement does count what was read
+  EXPECT_GE(resident, own / 2);  // the measurement does count the bytes read
   // The header is resident too, and so is what the kernel maps around a touched page: 64 KB at
   // either end.
   EXPECT_LE(resident, own + (int64_t{1} << 20));

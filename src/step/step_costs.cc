@@ -18,7 +18,7 @@ constexpr double kForgets = 1e-3;
 // A change is lasting if all but this many of the last observations deviate by more than kLasting.
 constexpr size_t kExceptions = 2;
 constexpr double kLasting = 1.25;
-// The time of a further row, relative to the entry's time, where there is only one entry.
+// The time of a further row, relative to the entry's time, if there is only one entry.
 constexpr double kAssumedRowShare = 0.04;
 
 double seconds_at_rows(const std::map<int32_t, double>& measured, int32_t rows) {
@@ -146,7 +146,7 @@ void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
   const double step = kRate * std::clamp(ratio - 1.0, -kMaxSurprise, kMaxSurprise);
   common_ *= 1.0 + kCommonShare * step;
   for (size_t knot = 0; knot < kKnots.size(); ++knot) {
-    // A knot takes over a quarter of what is observed at twice or half as many rows.
+    // A knot learns a quarter of a deviation that is observed at twice or half as many rows.
     const double ratio_of_rows = static_cast<double>(load.rows) / kKnots[knot];
     const double nearness = std::min(ratio_of_rows, 1.0 / ratio_of_rows);
     const double learnt = (1.0 - kCommonShare) * nearness * nearness * step;

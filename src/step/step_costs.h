@@ -9,7 +9,7 @@
 //   constant below the smallest. Above the largest it continues with the slope of the last doubling
 //   of rows, but never falls; where there is only one entry, each row adds 4% of it. Between two KV
 //   loads it is linear in the load, and constant beyond the last.
-// - slopes add what grows linearly with the load, where that has been measured separately.
+// - slopes add the time that grows linearly with the load, if it has been measured separately.
 // - the corrections start at 1 and follow observe(): `common` is a change of the whole machine, for
 //   both roles at all rows; correction(rows) is the role's own, for Steps of about as many rows.
 //

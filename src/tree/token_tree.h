@@ -25,7 +25,7 @@
 
 namespace forerun {
 
-// How far a role has got with a node.
+// The progress of a role on a node.
 enum class Expansion : uint8_t {
   kUnexpanded,  // not run: no KV, no children from this role
   kInFlight,    // sent, no result yet

@@ -53,7 +53,7 @@ struct WeightLayout {
   std::string_view label;   // begin of WeightParts::name(): "awq", before "-int4"
   // A layer has this layout if it has the first part, other than as plain floats.
   std::span<const LayoutPart> parts;
-  // The layer's extents must be multiples of these.
+  // Return numbers of which the layer's extents must be multiples.
   int64_t (*out_unit)(const PartTensors& layer);
   int64_t (*in_unit)(const PartTensors& layer);
   // For integers: reads the quants of outputs from `out` on and inputs from `in` on, in the file's

@@ -13,7 +13,8 @@
 
 namespace forerun {
 
-// Hands out each of 0 to count - 1 once, in ascending order. Many threads may call it.
+// A counter that hands out each of 0 to count - 1 once, in ascending order. Many threads may use
+// it.
 class Portions {
  public:
   explicit Portions(int64_t count) : count_(count) {}

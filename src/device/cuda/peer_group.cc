@@ -25,7 +25,7 @@ int64_t min_two_shot_bytes(int64_t degree) {
   return degree == 2 ? kNever : degree * kTripBytes / ((degree - 1) * (degree - 2));
 }
 
-// Restores the calling thread's current device.
+// A guard that restores the calling thread's current device.
 class CurrentDevice {
  public:
   CurrentDevice() : known_(cudaGetDevice(&device_) == cudaSuccess) {}

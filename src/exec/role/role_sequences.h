@@ -40,7 +40,8 @@ class RoleSequences {
   void set_follows(RoleSequence& sequence, bool follows);
   // Notes that the sequence's prompt has been read.
   void set_decodes(RoleSequence& sequence);
-  // The number of decoding sequences, and the number of those that submit items without waiting.
+  // Return the number of decoding sequences, and the number of those that submit items without
+  // waiting.
   int32_t decoding() const { return decoding_; }
   int32_t following() const { return following_; }
 

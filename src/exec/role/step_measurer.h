@@ -45,7 +45,7 @@ class StepMeasurer {
   // Writes the slots of the sequence's context, as a prompt would do.
   Status write_context(const RoleSequence& sequence, int32_t context_tokens);
   Status run(StepUnderWay& step);
-  // Returns the context of messages.
+  // Returns the context of error messages.
   std::string context() const {
     return std::string(role_name(role_)) + ", while its Steps are measured";
   }

@@ -129,7 +129,7 @@ __device__ __forceinline__ uint32_t kept_shared_address() {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// The inverse of ldmatrix_x4(): stores matrices a[0] to a[3].
+// Stores matrices a[0] to a[3], the inverse of ldmatrix_x4().
 __device__ __forceinline__ void store_matrices(uint32_t row, const uint32_t (&a)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0],{%1,%2,%3,%4};" ::"r"(row), "r"(a[0]),
                "r"(a[1]), "r"(a[2]), "r"(a[3])
@@ -259,7 +259,7 @@ __device__ __forceinline__ void wait_for_previous_kernel() {
 
 #endif
 
-// A barrier of `threads` threads of a block; `id` is 1 to 15 (0 is __syncthreads).
+// Synchronizes `threads` threads of a block; `id` is 1 to 15 (0 is __syncthreads).
 __device__ __forceinline__ void named_barrier(int id, int threads) {
   asm volatile("bar.sync %0,%1;" ::"r"(id), "r"(threads) : "memory");
 }

@@ -34,7 +34,7 @@ __device__ __forceinline__ uint64_t wgmma_advance(uint64_t descriptor, int bytes
 __device__ __forceinline__ uint32_t wgmma_uniform(uint32_t address) {
   return __shfl_sync(~0u, address, 0);
 }
-// A fence between writes to registers and products that read these registers.
+// Orders writes to registers before the products that read these registers.
 __device__ __forceinline__ void wgmma_fence() {
   asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }

@@ -14,7 +14,7 @@
 //
 // The last chunk of a block is shorter if it would exceed padded_in.
 //
-// bf16 pairs are repacked the same way, for processors with a dot instruction of two bf16 per lane:
+// bf16 pairs are repacked in the same way, for CPUs with a dot instruction of two bf16 per lane:
 //
 //   pairs: block = padded_in / 2 vectors: half j of a lane is input j
 //

@@ -5,10 +5,10 @@
 //                      [--rows 1,8,16,32] [--trees] [--json FILE] [--budget] [--int8-head]
 //                      [--int4-head] [--kernels]
 //
-// --trees: the rows are not a chain but a tree of two children a node.
-// --int8-head, --int4-head: the head becomes that; a draft's int4 where its vocabulary is large.
-// --budget: what each part of a layer costs inside the pass, by graphs that lack it.
-// --kernels: the kernels that each pass launches, instead of times.
+// --trees: the rows are not a chain but a tree of two children a node. --int8-head, --int4-head:
+// rounds the head to int8 or int4; a draft's to int4 only if its vocabulary is large. --budget:
+// prints the cost of each part of a layer inside the pass, by graphs without it. --kernels: prints
+// the kernels of each pass instead of times.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

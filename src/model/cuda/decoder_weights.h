@@ -27,7 +27,7 @@ struct QkvWeightsCuda {
   };
   std::vector<Run> runs;
 
-  // The input format, which is the same for all runs.
+  // Returns the input format, which is the same for all runs.
   ActivationFormat input_format() const {
     return linear_input_format(runs.empty() ? LinearFormat::kBf16
                                             : runs.front().weight.plan().format);

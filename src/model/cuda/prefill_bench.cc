@@ -4,7 +4,7 @@
 //
 //   prefill_cuda_bench MODEL_DIR [--tokens 512,2048,8192] [--matrix-tflops N] [--json FILE]
 //
-// --matrix-tflops: what the GPU's matrix units were measured to do, to print the fraction of it.
+// --matrix-tflops: the measured speed of the GPU's matrix units, to print the fraction of it.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

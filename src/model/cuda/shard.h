@@ -184,9 +184,9 @@ class ShardCuda {
   // Submits the copy of some rows of logits into their columns of `rows`.
   Status copy_logits(int64_t first, int64_t count, float* rows, int64_t stride);
   PagedKvCuda layer_kv(size_t layer_idx) const;
-  // The two halves of a norm with this weight (f32 [hidden]). norm_of_hidden() returns the output
-  // of the kernel that writes `hidden_`, for a next layer with inputs in this format; the other
-  // function returns the input of that layer.
+  // Return the two halves of a norm with this weight (f32 [hidden]): norm_of_hidden() returns the
+  // output of the kernel that writes `hidden_`, for a next layer with inputs in this format; the
+  // other function returns the input of that layer.
   NormOutputCuda norm_of_hidden(const DeviceBuffer& weight, ActivationFormat reader) const;
   NormInputCuda normed() const;
   LinearScratchCuda linear_scratch() const { return linear_scratch_.view(failed_.as<uint32_t>()); }

@@ -36,7 +36,7 @@ class Writer {
   std::vector<std::byte>* bytes_;
 };
 
-// Appends lists, but not the same one twice in a row: rows of one sequence share theirs.
+// A writer of lists that does not repeat the previous one: rows of one sequence share theirs.
 template <class T>
 class ListWriter {
  public:

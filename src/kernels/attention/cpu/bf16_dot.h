@@ -184,7 +184,7 @@ void add_pairs_all_dims(const AttentionTile& tile, int32_t query_begin, int32_t 
   }
 }
 
-// The range of offsets [begin, end) of one query.
+// Adds the values of one query's offsets [begin, end).
 template <class D>
 void add_own_values(const AttentionTile& tile, int32_t query, int32_t begin, int32_t end) {
   if (begin >= end) return;

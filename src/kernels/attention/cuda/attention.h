@@ -66,8 +66,8 @@ struct alignas(16) AttentionStepCuda {
   int32_t unused = 0;
 };
 
-// Rotates queries and keys by their positions, after a normalization over each head where the
-// weights are given (Qwen3), and writes keys and values to the cache.
+// A call that rotates queries and keys by their positions, after a normalization over each head if
+// the weights are given (Qwen3), and writes keys and values to the cache.
 struct RopeAppendCall {
   const AttentionStepCuda* step = nullptr;
   const __nv_bfloat16* qkv = nullptr;  // [rows][qkv_stride]: heads of Q, then at k_offset, v_offset

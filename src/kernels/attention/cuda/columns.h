@@ -122,9 +122,9 @@ __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float s
   }
 }
 
-// Scales the scores of the tile that begins at position `begin`, and sets those that a lane's
-// columns do not attend to to kNothing. `last_visible` is that of the columns' rows, -1 for missing
-// columns; `window` is the number of positions that a row attends to, 0 for all.
+// Scales the scores of the tile that begins at position `begin`, and sets invisible ones of a
+// lane's columns to kNothing. `last_visible` is that of the columns' rows, -1 for missing columns;
+// `window` is the number of positions that a row attends to, 0 for all.
 __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&last_visible)[2],
                                             int window, float scale_log2, int begin) {
 #pragma unroll

@@ -37,7 +37,8 @@ namespace {
 // beside it; with two blocks per SM only 128 fit.
 constexpr int decode_cluster_registers(bool two_per_sm) { return two_per_sm ? 128 : 144; }
 
-// Merges the thread's share of the block's eighth: two dimensions of one column, over all spans.
+// The merge of the thread's share of the block's eighth: two dimensions of one column, over all
+// spans.
 template <class Layout>
 struct MergeShare {
   DecodeClusterColumn<Layout> own_column;

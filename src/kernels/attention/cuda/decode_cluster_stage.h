@@ -87,7 +87,7 @@ __device__ __forceinline__ void store_tile_info(const DecodeClusterWork& work, u
   }
 }
 
-// Reads the data of store_tile_info() and store_tile_rows().
+// The data of store_tile_info() and store_tile_rows(), read back.
 template <class Layout>
 struct DecodeClusterTileInfo {
   uint32_t shared;

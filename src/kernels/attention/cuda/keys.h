@@ -14,7 +14,7 @@ namespace forerun::cuda {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A barrier of the block's kWarps warps.
+// Synchronizes the block's kWarps warps.
 __device__ __forceinline__ void meet() { named_barrier(1, kThreads); }
 
 // Returns whether an item's rows read the tile's prefix from shared memory. They read whole chunks

@@ -71,9 +71,9 @@ struct PieceAngles {
   }
 };
 
-// Copies the queries of up to 64 columns (one query head of one row each) into shared memory, in
-// panels like a tile's, asynchronously and without registers in between; with kRotate it rotates
-// them there. Called by a warpgroup, or by the first `kThreads` threads of the block.
+// A copier of the queries of up to 64 columns (one query head of one row each) into shared memory,
+// in panels like a tile's, asynchronously and without registers in between; with kRotate it rotates
+// them there. A warpgroup, or the first `kThreads` threads of the block, calls it.
 template <int kDim, bool kRotate, int kThreads = 128>
 struct ColumnQueries {
   static constexpr int kPairs = kDim / 16;            // pairs of pieces half a head apart

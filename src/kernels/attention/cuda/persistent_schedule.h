@@ -18,7 +18,7 @@
 
 namespace forerun::cuda {
 
-// kPersistent: workers (warpgroups) per block. Worker w is number w / multiprocessors of SM w %
+// Workers (warpgroups) per block of kPersistent. Worker w is number w / multiprocessors on SM w %
 // multiprocessors.
 inline constexpr int kPersistentWorkers = 2;
 

@@ -128,8 +128,8 @@ constexpr bool fuses_rope_append(AttentionKernel kernel) {
          is_fused_prefill_cluster(kernel);
 }
 
-// Says whether spans that all rows of some query tiles share are separate items (prefix items), and
-// whether some of them have more columns than a warpgroup's 64.
+// Prefix items are spans that all rows of some query tiles share. kNone: the plan has none;
+// kNarrow: each has at most a warpgroup's 64 columns; kWide: some have more.
 enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
 
 // The maximal number of positions past the prefix that the rows of a fused query tile attend to

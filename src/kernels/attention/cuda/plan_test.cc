@@ -393,7 +393,7 @@ TEST(AttentionPlanCuda, FewRowsOfPromptsGoToPrefillClusters) {
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);
   ASSERT_EQ(plan.prompt_items.size(), 8u);
   for (const AttentionItemCuda& item : plan.prompt_items) EXPECT_EQ(item.num_rows, 8);
-  // Clusters have eight blocks if so many fit, and if there are spans for all their warpgroups.
+  // Clusters have eight blocks if that many fit, and if there are spans for all their warpgroups.
   shape.max_prefill_cluster_blocks = 8;
   build(1000, 64);
   EXPECT_EQ(plan.kernel, AttentionKernel::kPrefillCluster4);

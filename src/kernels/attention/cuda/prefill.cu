@@ -36,7 +36,7 @@ __device__ __forceinline__ void store_outputs(const AttentionArgs& args,
   }
 }
 
-// The code of a warpgroup: processes its columns of all of the block's items.
+// Runs a warpgroup, which processes its columns of all of the block's items.
 template <int kDim>
 __device__ __forceinline__ void attend(const AttentionArgs& args, uint32_t shared, int num_items,
                                        int warpgroup) {

@@ -103,7 +103,7 @@ __device__ __forceinline__ void wait_and_launch_dependents() {
   launch_dependents();
 }
 
-// The code of a consumer: processes its warpgroup's spans of the cluster's item, and its share of
+// Runs a consumer, which processes its warpgroup's spans of the cluster's item, and its share of
 // the merge.
 template <class Layout>
 __device__ __forceinline__ void attend(const AttentionArgs& args, const PrefillWork& work,

@@ -61,12 +61,12 @@ __device__ __forceinline__ void append_rows(const AttentionArgs& args, const Pre
   }
 }
 
-// An appending warp's work on the cluster's item. The first such warp of a block then waits until
-// all keys of this step that the item sees are in the cache: rows ascend, so they are its own and
-// those of the items before it. It announces this at kAppendedBarrier to the threads that copy
-// tiles. The wait ends because all clusters are resident at once (max_prefill_clusters()) or, if
-// other streams occupy some of the SMs, because the earlier clusters were launched earlier; if
-// neither holds, the warp sets `failed` after a second.
+// Runs an appending warp's work on the cluster's item. The first such warp of a block then waits
+// until all visible keys of this step are in the cache: rows ascend, so they are its own and those
+// of the items before it. It announces this at kAppendedBarrier to the threads that copy tiles. The
+// wait ends because all clusters are resident at once (max_prefill_clusters()) or, if other streams
+// occupy some of the SMs, because the earlier clusters were launched earlier; if neither holds, the
+// warp sets `failed` after a second.
 template <class Layout>
 __device__ __forceinline__ void append(const AttentionArgs& args, const PrefillWork& work,
                                        int item_idx, uint32_t shared) {

@@ -109,8 +109,8 @@ __device__ __forceinline__ void score_chunk(const RowTask<kDim>& task, const Key
   }
 }
 
-// The key of a chunk whose row address a lane supplies to ldmatrix, and the one of the two 16-byte
-// pieces of 16 dimensions that it supplies.
+// Return the key of a chunk whose row address a lane supplies to ldmatrix, and the one of the two
+// 16-byte pieces of 16 dimensions that it supplies.
 __device__ __forceinline__ int score_key(int lane) { return lane & 15; }
 __device__ __forceinline__ int score_piece(int lane) { return lane >> 4; }
 

@@ -151,7 +151,7 @@ __device__ __forceinline__ uint32_t values_half_tile(int tile, int tiles) {
   return static_cast<uint32_t>(min(2 * tile + 2, 2 * tiles - 1));
 }
 
-// The code of the loading warp. Each lane looks up the block of one tile of every 32.
+// Runs the loading warp. Each lane looks up the block of one tile of every 32.
 template <int kDim, bool kFused, bool kWide>
 __device__ __forceinline__ void produce_tiles(const AttentionArgs& args, uint32_t shared) {
   const int lane = threadIdx.x % 32;

@@ -61,7 +61,7 @@ struct WeightSlots {
   }
 };
 
-// The code of the first warpgroup: computes probabilities of the block's prefix items.
+// Runs the first warpgroup, which computes probabilities of the block's prefix items.
 template <int kDim, bool kFused>
 __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args, uint32_t shared,
                                                       SharedRing<kDim>& ring) {
@@ -104,7 +104,7 @@ __device__ __forceinline__ void exponentiate_prefixes(const AttentionArgs& args,
   if (!waited) wait_for_previous_kernel();
 }
 
-// The code of the second warpgroup: sums values. It announces the partial results of both
+// Runs the second warpgroup, which sums values. It announces the partial results of both
 // warpgroups, since the first stores its own before its last probabilities. It waits for the
 // previous kernel, which may still read partial results.
 template <int kDim>

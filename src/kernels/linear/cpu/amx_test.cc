@@ -16,7 +16,7 @@
 namespace forerun {
 namespace {
 
-// Replaces the process's table of kernels while it lives.
+// A guard that replaces the process's table of kernels while it lives.
 class WithKernels {
  public:
   explicit WithKernels(const LinearKernels& kernels) { replace_linear_kernels_for_test(&kernels); }

@@ -85,7 +85,7 @@ struct PackedGroup {
   int32_t digit_count;
 };
 
-// Computes sums[row][out] = x[row] . w[out] for the rows of `m_tiles` and `outs` channels.
+// The product sums[row][out] = x[row] . w[out] for the rows of `m_tiles` and `outs` channels.
 struct DenseTask {
   const char* w;
   int64_t w_stride;  // in bytes, between output channels
@@ -105,7 +105,7 @@ struct DenseTask {
   int64_t scale_inputs;  // a multiple of 2 * float_lanes
 };
 
-// Computes the same for `out_blocks` blocks of 16 channels.
+// The same product for `out_blocks` blocks of 16 channels.
 struct PackedTask {
   const char* w;
   int64_t block_bytes;
@@ -124,7 +124,7 @@ struct PackedTask {
   int64_t sums_stride;
 };
 
-// Computes y[row][out] = round(residual + (sums + bias)); null pointers omit a term.
+// The epilogue y[row][out] = round(residual + (sums + bias)); null pointers omit a term.
 struct StoreTask {
   const float* sums;
   int64_t sums_stride;
@@ -137,7 +137,7 @@ struct StoreTask {
   bool round_to_bf16;
 };
 
-// Computes y = silu(gate + gate_bias) * (up + up_bias).
+// The epilogue y = silu(gate + gate_bias) * (up + up_bias).
 struct SwigluTask {
   const float* gate;
   const float* up;

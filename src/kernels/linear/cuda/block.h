@@ -258,7 +258,7 @@ struct LinearBlock {
     }
   }
 
-  // The loop of the producer warp: refills each buffer as soon as all other warps have released it.
+  // Runs the producer warp, which refills each buffer as soon as all other warps have released it.
   __device__ __forceinline__ void produce_inputs() {
     __syncthreads();  // the barriers are initialized
     cluster_arrive_relaxed();

@@ -21,10 +21,10 @@
 //
 // Bits 0 to 10 of an f16 count units of 2^-24, so an integer below 2,048 is a number in place. The
 // upper row's quants of 4, 5 and 6 bits stay four bits up: they and their sums are 16 times too
-// large until finish(). Operands are exact. Where groups have scales of their own, each group's
-// products are one part, which its scale multiplies in f32. q4_K and q5_K need no parts: a quant
-// times its group's integer scale has at most 11 bits. Minima are operands of products of their own
-// (part `low`), which add up a group's activations times its minimum.
+// large until finish(). Operands are exact. If each group has a scale, the group's products are one
+// part, which the scale multiplies in f32. q4_K and q5_K need no parts: a quant times its group's
+// integer scale has at most 11 bits. Minima are operands of products of their own (part `low`),
+// which add up a group's activations times its minimum.
 #pragma once
 
 #include <cuda_fp16.h>

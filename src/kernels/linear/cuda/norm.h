@@ -31,10 +31,10 @@ struct InverseRms {
     if (lane == 0) barrier_arrive(ready);
   }
 
-  // Computes the scales in steps, for at most as many rows as warps: prepare() runs before the
-  // previous kernel's end; load() issues the loads of squares before the copies of activations, and
-  // compute() adds them up after these copies have been issued. A pair has the sums of squares of
-  // two adjacent groups of kNormGroup inputs.
+  // The computation of the scales in steps, for at most as many rows as warps: prepare() runs
+  // before the previous kernel's end; load() issues the loads of squares before the copies of
+  // activations, and compute() adds them up after these copies have been issued. A pair has the
+  // sums of squares of two adjacent groups of kNormGroup inputs.
   struct RowSquares {
     static constexpr int kPairs = 8;  // pairs per lane
     const float* from;                // the lane's first pair

@@ -30,8 +30,8 @@ __device__ __forceinline__ uint32_t awq_nibble(const uint32_t* packed, int64_t r
   return (packed[row * (columns / 8) + column / 8] >> (4 * kNibbleOfColumn[column % 8])) & 15u;
 }
 
-// The scale of an int8 group from its largest magnitude, and a weight rounded with that scale, as
-// defined by LinearWeightCuda::round_bf16_to_int8().
+// Return the scale of an int8 group from its largest magnitude, and a weight rounded with that
+// scale, as defined by LinearWeightCuda::round_bf16_to_int8().
 __device__ __forceinline__ __half int8_scale(float max_abs) {
   return __float2half_rn(max_abs / 127.0f);
 }

@@ -42,14 +42,15 @@ constexpr int producer_registers(LinearFormat format) {
 inline constexpr int kScaleWarps = 2;  // producer warps beside those that copy weights and
                                        // activations
 
-// A barrier of `count` threads of different blocks, all of which run at the same time (plan_tiles).
-// Writes before it are visible after it. Afterwards each of these threads must call leave() once.
+// Waits for `count` threads of different blocks, all of which run at the same time (plan_tiles).
+// Writes before this barrier are visible after it. Afterwards each of these threads must call
+// leave() once.
 __device__ __forceinline__ void meet(uint32_t* counter, uint32_t count, uint32_t* failed) {
   arrive_release(counter, 1);
   if (!wait_acquire(counter, count)) *failed = 1;
 }
-// The last thread to leave clears the counter, which no thread reads any more. This takes a round
-// trip to the L2, for which only the calling warp waits.
+// Leaves the barrier. The last thread clears the counter, which no thread reads any more. This
+// takes a round trip to the L2, for which only the calling warp waits.
 __device__ __forceinline__ void leave(uint32_t* counter, uint32_t count) {
   if (atomicAdd(counter, 1) == 2 * count - 1) *counter = 0;
 }
@@ -104,7 +105,7 @@ struct TileFrame {
     __syncthreads();
   }
 
-  // The loop of the producer warps over all of a block's work.
+  // Runs the producer warps over all of a block's work.
   __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
                                           const TileSplit& split, int tiles, int warp, int lane) {
     warpgroup_reg_dealloc<producer_registers(Stage::kWeightFormat)>();

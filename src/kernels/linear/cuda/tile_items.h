@@ -54,7 +54,8 @@ class TileItems {
     part_ += kConsumerWarps;
     skip();
   }
-  // The index of the tile in the block's tiles, and the index of the block of 8 rows in the tile.
+  // Return the index of the tile in the block's tiles, and the index of the block of 8 rows in the
+  // tile.
   __device__ __forceinline__ int tile() const { return part_ & (kBlockTiles - 1); }
   __device__ __forceinline__ int n8_tile() const {
     return ((part_ >> kBlockTilesLog2) << count_log2_) + work_.split;

@@ -94,7 +94,7 @@ struct TileUnit<Stage, LinearFormat::kBf16> {
   }
 };
 
-// Makes a lane's operands for half a tile from a unit of integers in shared memory.
+// A lane's operands for half a tile, made from a unit of integers in shared memory.
 template <LinearFormat kFormat>
 struct TileOperands;
 

@@ -120,7 +120,7 @@ struct PipelineState {
   }
 };
 
-// The loop of the producer warps over all units of the block.
+// Runs the producer warps over all units of the block.
 __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
                                         const WarpgroupLaunch& launch, const BlockUnits& block,
                                         uint32_t base, int tile_begin, int tiles, int warp,

@@ -30,7 +30,7 @@
 //   2, 3:       two vectors; bits 2k and 2k + 1 of vector j are bits 0 and 1 of four 4j + k; then
 //               3: one vector whose bits k of every byte are bit 2 of four k
 //
-// Included by files of every instruction set: only constant expressions may use what is here.
+// Files of every instruction set include this header, so only constant expressions may use it.
 #pragma once
 
 #include <cstdint>

@@ -44,10 +44,10 @@ struct IntegerPlan {
 // of the source. Returns kUnsupported if no format can hold the weights.
 Result<IntegerPlan> plan_integers(int64_t out, int64_t in, const GroupedIntegers& source);
 
-// Chooses the kernel format that holds every weight exactly and packs into it. One exception: an
-// f32 scale of 4-bit weights is rounded to 19 bits of mantissa. Formats, and bytes for `group`
-// inputs of a channel (`chunk`: the largest power of two up to 128 that divides the group; 128 if
-// the group has all inputs):
+// A packer that chooses the kernel format that holds every weight exactly and packs into it. One
+// exception: an f32 scale of 4-bit weights is rounded to 19 bits of mantissa. Formats, and bytes
+// for `group` inputs of a channel (`chunk`: the largest power of two up to 128 that divides the
+// group; 128 if the group has all inputs):
 //
 //   int8         group + 4             8 bits, symmetric, the group has all inputs
 //   q4_0         18 for 32 inputs      4 bits, symmetric, f16, chunk 32
