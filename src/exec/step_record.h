@@ -17,6 +17,7 @@ struct StepRecord {
   int32_t context_tokens = 0;  // largest number of visible tokens of a row
   int64_t kv_tokens = 0;       // as in StepLoad
   int64_t attended_tokens = 0;
+  bool through_view = false;
   double seconds = 0.0;       // forward and sampling
   double host_seconds = 0.0;  // other work: edits, composing the Step, collecting results
 
@@ -33,7 +34,7 @@ struct StepRecord {
   std::span<const TraceItem> items;
   std::span<const TraceStage> stages;  // as in TraceStep; valid during the call
 
-  StepLoad load() const { return {rows, kv_tokens, sequences, attended_tokens}; }
+  StepLoad load() const { return {rows, kv_tokens, sequences, attended_tokens, through_view}; }
 };
 
 }  // namespace forerun

@@ -16,6 +16,14 @@ int64_t seen_tokens(const BatchLoad& load, const DraftOption& draft) {
   return seen_tokens(load, draft.budget_tokens, draft.grown_tokens);
 }
 
+// Returns the load of a draft Step with `rows` rows per sequence.
+StepLoad draft_load(const BatchLoad& load, const DraftOption& draft, int32_t rows) {
+  const int64_t seen = seen_tokens(load, draft);
+  StepLoad step = even_load(load.sequences, rows, seen);
+  step.through_view = seen < load.context_tokens;
+  return step;
+}
+
 }  // namespace
 
 double tokens_per_round(int32_t gamma, double acceptance) {
@@ -66,8 +74,7 @@ double verify_step_seconds(const StepCosts& costs, const BatchLoad& load, int32_
 }
 
 double draft_step_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
-  const int32_t rows = 1 + draft.checks.guesses;
-  return costs.seconds(draft.model, even_load(load.sequences, rows, seen_tokens(load, draft)));
+  return costs.seconds(draft.model, draft_load(load, draft, 1 + draft.checks.guesses));
 }
 
 double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft) {
@@ -80,7 +87,7 @@ double guesses_seconds(const StepCosts& costs, const BatchLoad& load, const Draf
 double kv_read_seconds(const StepCosts& costs, const BatchLoad& load, const DraftOption& draft,
                        double times) {
   if (times <= 0.0) return 0.0;
-  StepLoad step = even_load(load.sequences, 1, seen_tokens(load, draft));
+  StepLoad step = draft_load(load, draft, 1);
   const double alone = costs.seconds(draft.model, step);
   const auto read = static_cast<int64_t>(
       std::llround(times * load.sequences * static_cast<double>(load.context_tokens)));

@@ -12,8 +12,9 @@ constexpr double kMaxSurprise = 0.5;
 constexpr double kRate = 0.05;
 // The share of a deviation that corrects `common`.
 constexpr double kCommonShare = 0.25;
-// The share of its deviation from the common correction that a knot loses with every observation,
-// so that a knot without recent observations follows the common correction.
+// The share of its deviation from the common correction that a knot loses with every observation at
+// other knots, so that a knot without recent observations follows the common correction. Observed
+// knots lose nothing: otherwise the common correction would absorb what they have learnt.
 constexpr double kForgets = 1e-3;
 // A change is lasting if all but this many of the last observations deviate by more than kLasting.
 constexpr size_t kExceptions = 2;
@@ -61,6 +62,7 @@ StepLoad load_of(const Step& step) {
     }
     context_tokens = std::max(context_tokens, row.visible);
     load.attended_tokens += row.visible;
+    load.through_view |= row.visible <= row.position;
   }
   load.kv_tokens += context_tokens;
   return load;
@@ -102,20 +104,20 @@ std::vector<StepCosts::Entry> StepCosts::entries(Role role) const {
   return entries;
 }
 
-double StepCosts::correction_at(const RoleCosts& costs, int32_t rows) {
+double StepCosts::correction_at(const Corrections& correction, int32_t rows) {
   const auto upper = std::lower_bound(kKnots.begin(), kKnots.end(), rows);
-  if (upper == kKnots.end()) return costs.correction.back();
+  if (upper == kKnots.end()) return correction.back();
   const auto index = static_cast<size_t>(upper - kKnots.begin());
-  if (index == 0 || *upper == rows) return costs.correction[index];
+  if (index == 0 || *upper == rows) return correction[index];
   const double share = static_cast<double>(rows - kKnots[index - 1]) /
                        static_cast<double>(kKnots[index] - kKnots[index - 1]);
-  return costs.correction[index - 1] +
-         share * (costs.correction[index] - costs.correction[index - 1]);
+  return correction[index - 1] + share * (correction[index] - correction[index - 1]);
 }
 
 double StepCosts::seconds(Role role, const StepLoad& load) const {
   const RoleCosts& costs = of(role);
-  return uncorrected(costs, load) * common_ * correction_at(costs, load.rows);
+  const Corrections& correction = is_apart(role, load) ? costs.through_view : costs.whole;
+  return uncorrected(costs, load) * common_ * correction_at(correction, load.rows);
 }
 
 double StepCosts::lasting_change(Recent& recent, double ratio) {
@@ -140,18 +142,24 @@ void StepCosts::observe(Role role, const StepLoad& load, double seconds) {
   if (const double change = lasting_change(costs.recent, ratio); change != 1.0) {
     const double half = std::sqrt(change);
     common_ *= half;
-    for (double& correction : costs.correction) correction *= half;
+    for (Corrections* each : {&costs.whole, &costs.through_view}) {
+      for (double& correction : *each) correction *= half;
+    }
     return;
   }
   const double step = kRate * std::clamp(ratio - 1.0, -kMaxSurprise, kMaxSurprise);
   common_ *= 1.0 + kCommonShare * step;
-  for (size_t knot = 0; knot < kKnots.size(); ++knot) {
-    // A knot learns a quarter of a deviation that is observed at twice or half as many rows.
-    const double ratio_of_rows = static_cast<double>(load.rows) / kKnots[knot];
-    const double nearness = std::min(ratio_of_rows, 1.0 / ratio_of_rows);
-    const double learnt = (1.0 - kCommonShare) * nearness * nearness * step;
-    double& correction = costs.correction[knot];
-    correction *= (1.0 + learnt) / (1.0 + kForgets * (correction - 1.0));
+  Corrections& observed = is_apart(role, load) ? costs.through_view : costs.whole;
+  for (Corrections* each : {&costs.whole, &costs.through_view}) {
+    for (size_t knot = 0; knot < kKnots.size(); ++knot) {
+      // A knot learns a quarter of a deviation that is observed at twice or half as many rows.
+      const double ratio_of_rows = static_cast<double>(load.rows) / kKnots[knot];
+      const double near = std::min(ratio_of_rows, 1.0 / ratio_of_rows);
+      const double nearness = each == &observed ? near * near : 0.0;
+      const double learnt = (1.0 - kCommonShare) * nearness * step;
+      double& correction = (*each)[knot];
+      correction *= (1.0 + learnt) / (1.0 + kForgets * (1.0 - nearness) * (correction - 1.0));
+    }
   }
 }
 

@@ -12,6 +12,8 @@
 // - slopes add the time that grows linearly with the load, if it has been measured separately.
 // - the corrections start at 1 and follow observe(): `common` is a change of the whole machine, for
 //   both roles at all rows; correction(rows) is the role's own, for Steps of about as many rows.
+//   The target has separate corrections for Steps through a view (StepLoad::through_view), so that
+//   its other Steps keep their predictions while only a view runs.
 //
 // Plain data: any number of readers, or one writer.
 #pragma once
@@ -92,19 +94,28 @@ class StepCosts {
     std::array<double, kSize> ratios{};
     size_t count = 0;
   };
+  using Corrections = std::array<double, kKnots.size()>;
   struct RoleCosts {
-    RoleCosts() { correction.fill(1.0); }
+    RoleCosts() {
+      whole.fill(1.0);
+      through_view.fill(1.0);
+    }
     std::map<int64_t, std::map<int32_t, std::vector<double>>> entries;  // by load, rows; sorted
     std::map<int64_t, std::map<int32_t, double>> curves;                // their medians
     Slopes slopes;
-    std::array<double, kKnots.size()> correction;
+    Corrections whole, through_view;
     Recent recent;
   };
 
   RoleCosts& of(Role role) { return roles_[static_cast<size_t>(role)]; }
   const RoleCosts& of(Role role) const { return roles_[static_cast<size_t>(role)]; }
+  // Returns whether Steps of this kind have corrections of their own. A draft model with a window
+  // needs none: it has Steps of one kind only.
+  static bool is_apart(Role role, const StepLoad& load) {
+    return role == Role::kTarget && load.through_view;
+  }
   static double uncorrected(const RoleCosts& costs, const StepLoad& load);
-  static double correction_at(const RoleCosts& costs, int32_t rows);
+  static double correction_at(const Corrections& correction, int32_t rows);
   // Returns the factor by which the role's durations have changed for good, or 1 if there is no
   // such change.
   static double lasting_change(Recent& recent, double ratio);

@@ -221,6 +221,32 @@ TEST(StepCosts, RowsThatAreNotRunDoNotDrift) {
   }
 }
 
+// A target drafts for itself for minutes, and its Steps through a view take longer than measured.
+// The predictions for other Steps, which do not run meanwhile, must stay as they were.
+TEST(StepCosts, StepsThroughAViewAreCorrectedApart) {
+  StepCosts costs;
+  costs.add(kTarget, {1, 0}, 1e-3);
+  costs.add(kTarget, {64, 0}, 2e-3);
+  costs.set_slopes(kTarget, {.per_kv_token = 4e-8});
+  StepLoad draft = even_load(24, 1, 512);
+  draft.through_view = true;
+  const StepLoad plain = even_load(24, 1, 2048);
+  const double draft_seconds = costs.seconds(kTarget, draft);
+  const double plain_seconds = costs.seconds(kTarget, plain);
+  for (int i = 0; i < 20000; ++i) costs.observe(kTarget, draft, 1.06 * draft_seconds);
+  EXPECT_NEAR(costs.seconds(kTarget, draft), 1.06 * draft_seconds, 0.01 * draft_seconds);
+  EXPECT_NEAR(costs.seconds(kTarget, plain), plain_seconds, 0.02 * plain_seconds);
+}
+
+TEST(StepLoadOf, SeesWhetherARowSeesItsWholeText) {
+  Step step;
+  step.sequences.resize(1);
+  step.rows.push_back({.position = 20, .visible = 21});
+  EXPECT_FALSE(load_of(step).through_view);
+  step.rows.push_back({.position = 21, .visible = 21});
+  EXPECT_TRUE(load_of(step).through_view);
+}
+
 // A correction learnt at one load applies to other loads with as many rows.
 TEST(StepCosts, AnObservationOfABatchCorrectsItsRows) {
   StepCosts costs;

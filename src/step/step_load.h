@@ -16,6 +16,9 @@ struct StepLoad {
   // Pairs of a row and a token that it attends to. A plain decoding Step has as many as kv_tokens,
   // a prompt of n tokens has about n * n / 2.
   int64_t attended_tokens = 0;
+  // True if some rows attend to only a part of their context: draft rows of a target that drafts
+  // for itself, or of a draft model with a window. StepCosts corrects such Steps separately.
+  bool through_view = false;
 };
 
 StepLoad load_of(const Step& step);

@@ -25,6 +25,7 @@ void StepBuilder::clear() {
   context_tokens_ = 0;
   kv_tokens_ = 0;
   attended_tokens_ = 0;
+  through_view_ = false;
 }
 
 StepBuilder::Mark StepBuilder::mark() const {
@@ -102,6 +103,7 @@ Status StepBuilder::add(RoleSequence& sequence, PendingItem& item, int32_t count
   int32_t context = 0;
   for (auto row = static_cast<size_t>(first_row_); row < step_.rows.size(); ++row) {
     context = std::max(context, step_.rows[row].visible);
+    through_view_ |= step_.rows[row].visible <= step_.rows[row].position;
   }
   kv_tokens_ += context;
   step_.sequences.push_back({seen_.block_table});

@@ -30,7 +30,8 @@ class StepBuilder {
   int32_t context_tokens() const { return context_tokens_; }
   // Returns the load of the rows so far.
   StepLoad load() const {
-    return {rows(), kv_tokens_, static_cast<int32_t>(step_.sequences.size()), attended_tokens_};
+    return {rows(), kv_tokens_, static_cast<int32_t>(step_.sequences.size()), attended_tokens_,
+            through_view_};
   }
   bool empty() const { return step_.rows.empty(); }
 
@@ -114,6 +115,7 @@ class StepBuilder {
   int32_t logits_rows_ = 0;
   int32_t context_tokens_ = 0;  // largest number of visible tokens of a row
   int64_t kv_tokens_ = 0;
+  bool through_view_ = false;
   int64_t attended_tokens_ = 0;
 };
 

@@ -15,6 +15,7 @@ StepRecord record_of(Role role, const StepUnderWay& step, bool traced) {
   record.context_tokens = step.builder.context_tokens();
   record.kv_tokens = load.kv_tokens;
   record.attended_tokens = load.attended_tokens;
+  record.through_view = load.through_view;
   record.seconds = 1e-9 * static_cast<double>(step.end_ns - step.start_ns);
   record.host_seconds = 1e-9 * static_cast<double>(step.host_ns);
   record.overlaps = step.overlaps;
