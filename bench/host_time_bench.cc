@@ -1,6 +1,7 @@
 // Measures the host's work between two Steps of a GPU, without a GPU: the engine's loop,
 // strategies, executor and samplers run over decoders that answer with summaries of synthetic
-// logits. The device's time does not count; it is long enough for all work that may overlap it.
+// logits. The device's time does not count; it is long enough for all work that may overlap with
+// it, and during it other memory fills the L2 cache.
 //
 // Counters: microseconds from the end of one Step's device work to the next one's launch, the
 // median of all Steps (step_us), the same in CPU time of the loop's thread (step_cpu_us), which
@@ -99,6 +100,7 @@ class IdleGpu : public Decoder, public DeviceLogits {
       ++wanted;
     }
     if (meanwhile) meanwhile();
+    read_other_memory();
     while (SteadyClock::now() < begin + device_time_) {
     }
     gaps_->idle_since = SteadyClock::now();
@@ -118,6 +120,13 @@ class IdleGpu : public Decoder, public DeviceLogits {
   Status fetch(int32_t) override { return Status(StatusCode::kInternal, "there are no logits"); }
 
  private:
+  // Evicts the loop's data from the caches, as other threads do while the GPU works.
+  void read_other_memory() {
+    int64_t sum = 0;
+    for (size_t at = 0; at < other_.size(); at += 8) sum += other_[at];
+    benchmark::DoNotOptimize(sum);
+  }
+
   void note_gap(const Step& step, SteadyClock::time_point now, int64_t cpu_ns) {
     const auto sequences = static_cast<int64_t>(step.sequences.size());
     const bool prompts = step.rows.size() > 100 * step.sequences.size();
@@ -161,6 +170,7 @@ class IdleGpu : public Decoder, public DeviceLogits {
   ModelConfig config_;
   std::vector<RowQuery> queries_;
   std::vector<LogitsSummary> summaries_;
+  std::vector<int64_t> other_ = std::vector<int64_t>(1 << 19, 1);  // 4 MiB
 };
 
 // Returns the seconds of a Step by its number of rows, for both models.

@@ -40,6 +40,9 @@ struct CostTable {
   // The lowest cost in seconds of a further row of the target's Step, over all numbers of rows; 0
   // if the entries apply. Policies offer only rows that are worth at least this (WorkRow::chance).
   float min_row = 0.0f;
+  // The price of one request's decision whether to guess: the seconds by which it delays the Step,
+  // times the number of sequences that wait. 0 if the delay does not matter.
+  float decision = 0.0f;
   // True if the draft's Steps hold up the batch. They then run only if all requests that would
   // draft gain enough together (WorkItem::gain).
   bool drafts_together = false;

@@ -31,7 +31,12 @@ constexpr float kMaxAllowance = 40.0f;
 constexpr int32_t kProbeRounds = 4;
 constexpr float kBatchLoss = 1.2f;  // loss of a probe in a batch: all requests wait for its rows
 constexpr int32_t kMaxRest = 16;
-constexpr float kRestGain = 1.0f;  // tokens that resting may forgo, approximately
+// In a batch, decisions may take this share of the time, plus a share of the recent gain.
+constexpr float kDecisionShare = 0.002f;
+constexpr float kDecisionGainShare = 0.5f;
+constexpr int32_t kMaxBatchRest = 64;
+constexpr int32_t kBatchRestGrowth = 8;  // rounds by which each idle decision lengthens that rest
+constexpr float kRestGain = 1.0f;        // tokens that resting may forgo, approximately
 // The additional tokens per request of the batch, since all wait while one request decides.
 constexpr float kRestGainAWaiter = 1.0f / 16.0f;
 constexpr float kBurst = 16.0f;  // gain in text that repeats itself, relative to the average gain
@@ -94,6 +99,7 @@ void AdaptiveGrowth::on_costs(const CostTable& costs) {
   informs_ = costs.informs;
   const int32_t waiters = costs.sequences > 1 ? costs.sequences : 0;
   look_gain_ = std::min(kRestGain, kRestGainAWaiter * static_cast<float>(waiters));
+  decision_price_ = costs.measured() ? costs.decision / plain : 0.0f;
   min_row_ = costs.measured() ? costs.min_row / plain : 0.0f;
   max_gain_ = 0.0f;
   float tokens = 0.0f;
@@ -115,8 +121,13 @@ int32_t AdaptiveGrowth::rest_after(int32_t idle_rounds) const {
   const auto rounds = [](float worth, float gain) {
     return static_cast<int32_t>(worth / std::max(gain, kRestGain / kMaxRest));
   };
-  const float likely = kBurst * (recent_tokens_ / recent_rounds_ - 1.0f);
-  return std::min(idle_rounds, std::max(rounds(kRestGain, max_gain_), rounds(look_gain_, likely)));
+  const float gain = std::max(0.0f, recent_tokens_ / recent_rounds_ - 1.0f);
+  const float affordable = kDecisionShare + kDecisionGainShare * gain;
+  const auto by_price =
+      static_cast<int32_t>(std::min(decision_price_ / affordable, float{kMaxBatchRest}));
+  const int32_t by_gain = std::max(rounds(kRestGain, max_gain_), rounds(look_gain_, kBurst * gain));
+  return std::max(std::min(idle_rounds, by_gain),
+                  std::min(kBatchRestGrowth * idle_rounds, by_price));
 }
 
 size_t AdaptiveGrowth::row_index(int32_t rows) {
@@ -341,20 +352,32 @@ void AdaptiveGrowth::on_verified(const TokenTree& tree, size_t nodes, std::span<
       acceptance_.observe(tree.note(child), tree.token(child) == sampled[i]);
     }
   }
+  end_round(nodes, path.size());
+}
+
+bool AdaptiveGrowth::rest_on() {
+  end_round(1, 1);
+  if (rest_rounds_ == 0) return false;
+  --rest_rounds_;
+  time_ = 0.0f;
+  return true;
+}
+
+void AdaptiveGrowth::end_round(size_t nodes, size_t tokens) {
   time_ += target_time(static_cast<int32_t>(nodes));
   SharedAcceptance& shared = acceptance_.shared();
   if (resting_ && informs_) {
     if (source_nodes() > 0) shared.by_text.add(1.0, 1.0, kPaceMemory);
     shared.by_draft.add(1.0, 1.0, kPaceMemory);
   }
-  if (steps_ > 0 || nodes > 1) {
+  // A wrong guess neither ends the idle rounds nor counts as one.
+  if (steps_ > 0 || tokens > 1) {
     idle_rounds_ = 0;
-  } else if (!resting_) {
+  } else if (!resting_ && nodes == 1) {
     rest_rounds_ = rest_after(++idle_rounds_);
   }
   const float fade = 1.0f - 1.0f / kRoundMemory;
-  const auto tokens = static_cast<float>(path.size());
-  recent_tokens_ = recent_tokens_ * fade + tokens;
+  recent_tokens_ = recent_tokens_ * fade + static_cast<float>(tokens);
   recent_time_ = recent_time_ * fade + time_;
   recent_rounds_ = recent_rounds_ * fade + 1.0f;
   shared.allowance = std::min(shared.allowance + kAllowanceShare * time_, kMaxAllowance);

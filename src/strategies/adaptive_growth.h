@@ -27,7 +27,8 @@
 // - Rest: a decision takes some microseconds of the host's time, which in a large batch are a
 //   percent of a Step. After rounds without guesses, or with guesses that were all dropped, the
 //   next rounds are plain without a decision. The number of such rounds is higher the less a round
-//   could gain at best and, in a batch, the less rounds have gained lately.
+//   could gain at best and, in a batch, where all requests wait while one decides, the less rounds
+//   have gained lately.
 // - Sources: guesses come from the sources that the costs allow (CostTable::sources). The gain of
 //   the others is still estimated and shared with all requests (SharedAcceptance). With no source
 //   allowed, rounds are plain decoding; guesses from the text are still compared with the output.
@@ -59,6 +60,8 @@ class AdaptiveGrowth : public TreeGrowth {
 
   void begin_round(const TokenTree& tree, const RoundStart& start) override;
   bool rests() const override { return resting_; }
+  bool rests_next() const override { return rest_rounds_ > 0; }
+  bool rest_on() override;
   void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
   float gain() const override { return gain_; }
   void on_left_out() override;
@@ -105,6 +108,8 @@ class AdaptiveGrowth : public TreeGrowth {
   // Returns how many nodes are offered to the executor, the root included.
   int32_t offered(const std::vector<float>& chances) const;
   void collect(TokenTree& tree);
+  // Records a round that verified `nodes` nodes and emitted `tokens` tokens.
+  void end_round(size_t nodes, size_t tokens);
   // Reports the expected gain of this round to all requests, before its first draft step. `plan`
   // null: there is no draft model.
   void tell_expected(const Choice& by_text, const Plan* plan);
@@ -121,6 +126,7 @@ class AdaptiveGrowth : public TreeGrowth {
   std::array<float, CostTable::kMaxRows + 1> draft_time_{};
   float min_row_ = 0.0f;          // as in CostTable, in plain steps
   float look_gain_ = 0.0f;        // tokens that rest may forgo for the benefit of the batch
+  float decision_price_ = 0.0f;   // tokens that the batch forgoes by one decision
   float draft_alone_ = 1.0f;      // as in CostTable
   bool drafts_together_ = false;  // as in CostTable
   bool drafts_rest_ = false;      // as in CostTable

@@ -128,6 +128,9 @@ TEST(AdaptiveGrowth, BesideOthersLooksRarelyWhereLookingHasBroughtNothing) {
   EXPECT_GT(rounds_looked_at(costs, 0), 90);
   costs.sequences = 16;
   EXPECT_GT(rounds_looked_at(costs, 4), 200) << "guesses that bring something are not missed";
+  costs.decision = 0.1f * costs.at(Role::kTarget, 1);
+  EXPECT_LT(rounds_looked_at(costs, 0), 30) << "a decision takes the batch a tenth of a Step";
+  EXPECT_GT(rounds_looked_at(costs, 4), 200);
 }
 
 TEST(AdaptiveGrowth, TakesGuessesFromAllowedSourcesOnly) {

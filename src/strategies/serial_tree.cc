@@ -154,6 +154,9 @@ void SerialTree::on_result(const WorkResult& result, StrategyOutput& out) {
     case Phase::kVerifying:
       on_verified(result, out);
       return;
+    case Phase::kResting:
+      on_rested(result, out);
+      return;
   }
 }
 
@@ -172,6 +175,10 @@ void SerialTree::begin_round(StrategyOutput& out) {
   growth_->begin_round(tree_, {.draft_rows_behind = length() - 1 - draft_kv_.prefix(),
                                .root_expanded = expanded,
                                .tokens_left = max_tokens_ - length()});
+  if (growth_->rests() && tree_.size() == 1 && !expanded && !config_.record_rounds) {
+    submit_plain_row(out);
+    return;
+  }
   if (growth_->rests()) {
     verification_.nodes().assign(1, tree_.root());
     submit_verification(out);
@@ -181,8 +188,10 @@ void SerialTree::begin_round(StrategyOutput& out) {
 }
 
 void SerialTree::prepare() {
-  // The first token does not wait for the source to read the prompt.
-  if (phase_ == Phase::kDrafting || phase_ == Phase::kVerifying) guesses_.observe(tokens_);
+  // The first token does not wait for the source to read the prompt. A round that rests asks for no
+  // guesses, so the source reads the tokens of several such rounds at once.
+  if (phase_ == Phase::kPrefill || phase_ == Phase::kIdle || growth_->rests_next()) return;
+  guesses_.observe(tokens_);
 }
 
 void SerialTree::continue_drafting(StrategyOutput& out) {

@@ -59,7 +59,7 @@ class SerialTree : public Strategy {
   const char* name() const override { return "serial_tree"; }
 
  private:
-  enum class Phase : uint8_t { kIdle, kPrefill, kDrafting, kVerifying };
+  enum class Phase : uint8_t { kIdle, kPrefill, kDrafting, kVerifying, kResting };
 
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
 
@@ -79,6 +79,10 @@ class SerialTree : public Strategy {
   // Functions for verification. submit_verification() verifies verification_.nodes().
   void submit_verification(StrategyOutput& out);
   void on_verified(const WorkResult& result, StrategyOutput& out);
+  // Plain rounds without a tree. If guesses do not pay in a batch, nearly all rounds are of this
+  // kind, and the host's work for each of them delays all requests.
+  void submit_plain_row(StrategyOutput& out);
+  void on_rested(const WorkResult& result, StrategyOutput& out);
   // Takes the tokens of `out` after the first `before` as verified.
   void take_emitted(const StrategyOutput& out, size_t before);
 

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "simulation/simulate.h"
+#include "strategies/adaptive_growth.h"
 #include "strategies/every_policy.h"
 #include "strategies/fixed_growth.h"
 #include "strategies/parallel_tree.h"
@@ -240,6 +242,28 @@ class Listener : public DraftSource {
  private:
   std::vector<std::vector<TokenId>>* calls_;
 };
+
+// In a batch, most rounds of a text without repetition rest and ask for no guesses.
+TEST(SerialTree, TheSourceReadsTheTokensOfRoundsThatRestAtOnce) {
+  CostTable costs = simulated_costs(0.2, 1.1);
+  costs.sequences = 16;
+  auto growth =
+      std::make_unique<AdaptiveGrowth>(AdaptiveGrowth::Params{.has_draft_model = false}, nullptr);
+  growth->on_costs(costs);
+  std::vector<std::vector<TokenId>> calls;
+  SimulatedRequest request(
+      std::make_unique<SerialTree>(SerialTreeConfig{.has_draft_model = false},
+                                   std::make_unique<Listener>(&calls), std::move(growth)),
+      {}, {5, 6, 7}, 400);
+  while (!request.idle()) request.turn(Role::kTarget);
+  std::vector<TokenId> read;
+  for (const std::vector<TokenId>& call : calls) read.insert(read.end(), call.begin(), call.end());
+  const std::vector<TokenId> text = text_of({5, 6, 7}, request);
+  ASSERT_LE(read.size(), text.size());
+  EXPECT_TRUE(std::equal(read.begin(), read.end(), text.begin()));
+  EXPECT_GT(read.size(), 350u);
+  EXPECT_LT(calls.size(), 80u);
+}
 
 // Also if a request is rebuilt: the prompt by itself, then the earlier output.
 TEST(GuessList, TheSourceIsToldThePromptFirst) {

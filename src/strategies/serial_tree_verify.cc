@@ -1,5 +1,6 @@
 // SerialTree's verification, what it learns from its result, and the KV edits that follow.
 #include <algorithm>
+#include <utility>
 
 #include "strategies/serial_tree.h"
 
@@ -12,6 +13,31 @@ void SerialTree::submit_verification(StrategyOutput& out) {
   phase_ = Phase::kVerifying;
   ++stats_.target_steps;
   out.work.push_back(std::move(item));
+}
+
+void SerialTree::submit_plain_row(StrategyOutput& out) {
+  WorkItem item = make_item(Role::kTarget);
+  item.rows.push_back({.token = tokens_.back(), .position = length() - 1, .want = Want::kSample});
+  awaited_tag_ = item.tag;
+  phase_ = Phase::kResting;
+  ++stats_.target_steps;
+  out.work.push_back(std::move(item));
+}
+
+void SerialTree::on_rested(const WorkResult& result, StrategyOutput& out) {
+  if (result.rows.empty()) return;
+  const RowResult& drawn = result.rows.back();
+  out.error = drawn.status;
+  if (!out.error.ok()) return;
+  out.tokens.push_back({.token = drawn.token, .logprob = drawn.logprob, .top = drawn.top});
+  take_emitted(out, out.tokens.size() - 1);
+  const bool rests = growth_->rest_on();
+  if (rests && length() < max_tokens_) {
+    submit_plain_row(out);
+    return;
+  }
+  place_root(tokens_.back());
+  begin_round(out);
 }
 
 void SerialTree::take_emitted(const StrategyOutput& out, size_t before) {

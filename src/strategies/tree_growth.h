@@ -51,6 +51,11 @@ class TreeGrowth : public GuessJudge {
   // After begin_round(): returns whether this round is plain decoding without a decision. Then
   // neither next_leaves() nor choose() is called.
   virtual bool rests() const { return false; }
+  // Between rounds: returns whether the next one rests, as far as is known.
+  virtual bool rests_next() const { return false; }
+  // Replaces on_verified() after a round that rested, which gave one token. Begins the next round
+  // and returns true if that one rests, too; otherwise begin_round() must follow.
+  virtual bool rest_on() { return false; }
   // Replaces `out` by the leaves that the draft runs next; empty: verify now. None of its nodes has
   // been run, and the parent of each has been run or comes earlier in `out`.
   virtual void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) = 0;
