@@ -61,6 +61,8 @@ class SimulatedRequest {
     const Role second = first == Role::kTarget ? Role::kDraft : Role::kTarget;
     while (!idle()) turn(has_work(first) ? first : second);
   }
+  // Lets the strategy do the work that it may do while a Step runs.
+  void prepare() { driver_.prepare(); }
   void on_costs(const CostTable& costs) { driver_.on_costs(costs); }
 
   // Returns the tokens emitted in all turns so far.

@@ -60,7 +60,7 @@ class AdaptiveGrowth : public TreeGrowth {
 
   void begin_round(const TokenTree& tree, const RoundStart& start) override;
   bool rests() const override { return resting_; }
-  bool rests_next() const override { return rest_rounds_ > 0; }
+  void wake() override { rest_rounds_ = 0; }
   bool rest_on() override;
   void next_leaves(TokenTree& tree, std::vector<LeafRequest>& out) override;
   float gain() const override { return gain_; }

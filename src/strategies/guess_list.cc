@@ -17,6 +17,18 @@ void GuessList::observe(std::span<const TokenId> verified) {
   }
 }
 
+int32_t GuessList::follow(std::span<const TokenId> verified) {
+  if (!source_) return 0;
+  if (observed_ < prompt_tokens_) observe(verified.first(prompt_tokens_));
+  for (; observed_ < verified.size(); ++observed_) {
+    source_->propose({}, 1, proposals_);
+    const bool is_right = !proposals_.empty() && proposals_[0].token == verified[observed_];
+    right_ = is_right ? right_ + 1 : 0;
+    source_->observe(verified.subspan(observed_, 1));
+  }
+  return right_;
+}
+
 void GuessList::merge_proposals(const TokenTree& tree, NodeId node, int32_t count) {
   proposals_.clear();
   if (!source_ || count <= 0) return;

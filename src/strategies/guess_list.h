@@ -27,6 +27,9 @@ class GuessList {
   // Passes the verified tokens that the source does not know yet to it, the prompt in a separate
   // call; `verified` is the whole text. Reading a prompt takes some time.
   void observe(std::span<const TokenId> verified);
+  // Like observe(), and compares each new token with the source's best guess for it. Returns how
+  // many tokens in a row, up to the last one, were guessed right; 0 without a source.
+  int32_t follow(std::span<const TokenId> verified);
 
   // Adds children to `node`: `candidates` (the model's, best first; may be empty) and up to `count`
   // proposals of the source, with the weights of `judge`. The source must have observed all tokens
@@ -42,6 +45,7 @@ class GuessList {
   const int32_t target_vocab_;
   size_t prompt_tokens_ = 0;
   size_t observed_ = 0;  // number of tokens that the source has read
+  int32_t right_ = 0;    // what follow() returned last
   // Reused memory.
   std::vector<Guess> guesses_;
   std::vector<Candidate> candidates_, proposals_;

@@ -12,6 +12,8 @@ namespace {
 
 // A guess below this chance, its whole path included, is not worth a row.
 constexpr float kHopelessChance = 0.0025f;
+// The number of tokens in a row that the source must have guessed right to end a request's rest.
+constexpr int32_t kRightToWake = 3;
 // Number of a source's guesses that are added at each node below the nodes that the model has run.
 constexpr int32_t kSourceWidth = 3;
 
@@ -188,10 +190,19 @@ void SerialTree::begin_round(StrategyOutput& out) {
 }
 
 void SerialTree::prepare() {
-  // The first token does not wait for the source to read the prompt. A round that rests asks for no
-  // guesses, so the source reads the tokens of several such rounds at once.
-  if (phase_ == Phase::kPrefill || phase_ == Phase::kIdle || growth_->rests_next()) return;
-  guesses_.observe(tokens_);
+  switch (phase_) {
+    case Phase::kIdle:
+    case Phase::kPrefill:  // the first token does not wait for the source to read the prompt
+      return;
+    case Phase::kDrafting:
+    case Phase::kVerifying:
+      guesses_.observe(tokens_);
+      return;
+    case Phase::kResting:
+      // While the Step runs, so that looking for repetition delays nobody.
+      if (guesses_.follow(tokens_) >= kRightToWake) growth_->wake();
+      return;
+  }
 }
 
 void SerialTree::continue_drafting(StrategyOutput& out) {

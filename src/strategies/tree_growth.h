@@ -51,8 +51,8 @@ class TreeGrowth : public GuessJudge {
   // After begin_round(): returns whether this round is plain decoding without a decision. Then
   // neither next_leaves() nor choose() is called.
   virtual bool rests() const { return false; }
-  // Between rounds: returns whether the next one rests, as far as is known.
-  virtual bool rests_next() const { return false; }
+  // Ends the rest with the present round, since the text has begun to repeat itself.
+  virtual void wake() {}
   // Replaces on_verified() after a round that rested, which gave one token. Begins the next round
   // and returns true if that one rests, too; otherwise begin_round() must follow.
   virtual bool rest_on() { return false; }
