@@ -17,7 +17,7 @@
 
 namespace forerun {
 
-inline constexpr int32_t kPqSubVectors = 16;  // maximum; all have equally many dimensions
+inline constexpr int32_t kPqSubVectors = 16;  // maximum; the last one may have fewer dimensions
 inline constexpr int32_t kPqCentroids = 256;
 
 // Returns the number of blocks of an index over `tokens` tokens. `head_dim` is at least 8.

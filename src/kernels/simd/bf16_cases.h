@@ -48,7 +48,8 @@ inline const char* check_orders_of_lanes() {
   if (!ints_are<Avx512>(Avx512::repeat4_int(in.i), [&](int n) { return in.i[n % 4]; })) {
     return "repeat4_int";
   }
-  // Returns half `n % 4` of the two lanes that begin at `first` of every four: of i, then of j.
+  // Returns lane n of vpunpcklwd (first = 0) or vpunpckhwd (first = 2): 16-bit halves of i and j
+  // alternate.
   const auto interleaved = [&](int n, int first) {
     const int lane = n / 4 * 4 + first + n % 4 / 2;
     const int shift = n % 2 * 16;

@@ -156,7 +156,7 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
 }
 
 // Turns the scores of a tile (kNothing for invisible positions) into probabilities, packed as the
-// first operand of four products. `shrink` gets the factors by which the columns' sums of values
+// first operand of four products. `rescale` gets the factors by which the columns' sums of values
 // must be multiplied. `kHalves`: 1 if only column g counts.
 template <int kHalves>
 __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], ColumnSoftmax& sums,

@@ -7,8 +7,9 @@
 namespace forerun::cuda {
 namespace {
 
-// More prefix rows than this take kPrefill even if kSplitKv could partition them; more rows of one
-// sequence take prefill clusters, if the kernel also appends.
+// More than kManyRows prefix rows take kPrefill or prefill clusters even if kSplitKv could
+// partition them; more than kManyRowsOfOne rows of one sequence take prefill clusters, if the
+// kernel also appends.
 constexpr size_t kManyRows = 32;
 constexpr size_t kManyRowsOfOne = 23;
 // With up to this many rows the QKV layer leaves room beside it

@@ -43,7 +43,7 @@ inline bool are_of_one_sequence(std::span<const AttentionRow> rows) {
 }
 
 // Returns whether each sequence's rows are in the order of their last visible positions. Then rows
-// without ancestors attend, among this step's keys, only to those of earlier rows.
+// without ancestors attend, among this step's keys, only to their own and those of earlier rows.
 inline bool ascends(std::span<const AttentionRow> rows) {
   const auto descends = [](const AttentionRow& row, const AttentionRow& next) {
     return row.block_table == next.block_table && next.last_visible < row.last_visible;

@@ -1,5 +1,5 @@
 // One row of attention: its running softmax for 8 heads, the scores of 16 keys and the weighted
-// sums of their values on the tensor cores. `max_score`, `exp_sum` and `shrink` are m, l and alpha
+// sums of their values on the tensor cores. `max_score`, `exp_sum` and `rescale` are m, l and alpha
 // in the literature. Device code; only the attention kernels include it.
 #pragma once
 

@@ -28,7 +28,7 @@ struct WeightSlots {
 
   __device__ __forceinline__ uint32_t slot() const { return tile % Layout::kProbSlots; }
   __device__ __forceinline__ uint32_t parity() const { return tile / Layout::kProbSlots & 1; }
-  // Filled barrier; the free one is 8 bytes behind it.
+  // Returns the address of the slot's filled barrier; the free barrier follows 8 bytes later.
   __device__ __forceinline__ uint32_t barrier() const {
     return shared + Layout::kProbBarriers + slot() * 16;
   }

@@ -69,7 +69,7 @@ class LinearWeightCuda {
   // Packs blocks of GGUF files, of the format that the weight was planned for.
   Status pack_stored(const StoredBlocks& blocks, int64_t outputs, OutputPlacement placement,
                      int64_t first_output, cudaStream_t stream);
-  // Packs FP8.
+  // Packs e4m3 codes with their scales.
   Status pack_stored(const StoredFp8& fp8, int64_t outputs, OutputPlacement placement,
                      int64_t first_output, cudaStream_t stream);
 

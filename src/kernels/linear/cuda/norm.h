@@ -1,6 +1,6 @@
-// The linear kernel's part of RMSNorm, which has no kernel of its own (rms_norm/cuda/rms_norm.h):
-// the scale of each input row, and the data of each output row for the next norm
-// (linear/cuda/linear.cu). Device code; only the kernel includes it.
+// The linear kernels' part of RMSNorm, which has no kernel of its own (rms_norm/cuda/rms_norm.h):
+// the scale of each input row, and the data of each output row for the next norm. Device
+// code; only the linear kernels include it.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,5 @@
-// The last steps of the linear kernel (linear/cuda/linear.cu): warps send partial sums to the
-// blocks that own them; these add them up and write outputs. Device code; only the kernel includes
-// it.
+// The last steps of the linear kernels: warps send partial sums to the blocks that own them; these
+// add them up and write outputs. Device code; only the linear kernels include it.
 #pragma once
 
 #include <cstdint>

@@ -46,11 +46,11 @@ constexpr SegmentBuffers kSegmentBuffers[] = {{2, 36 << 10}, {2, 18 << 10}, {2, 
                                               {4, 36 << 10}, {4, 18 << 10}, {4, 9 << 10}};
 // Int4 prefers all activations at once, or few segments: copies of later segments queue behind the
 // weights for as long as a ring takes to fill (QKV of 70B over 4 GPUs at 8 rows: 8.0 us in four
-// segments, 7.1 in one). From 16 rows on it prefers this even if the block then takes a whole SM,
-// so that the next layer cannot start beside it (all layers of a quarter of 70B at 16 rows: 5.5 ms
-// in segments, 4.55 at once).
+// segments, 7.1 in one). From 9 rows on (two n8 tiles) it prefers this even if the block then takes
+// a whole SM, so that the next layer cannot start beside it (all layers of a quarter of 70B at 16
+// rows: 5.5 ms in segments, 4.55 at once).
 constexpr SegmentBuffers kInt4SegmentBuffers = {4, 80 << 10};
-constexpr int kInt4WideInputBytes = 192 << 10;  // for all rows, from 16 rows on, in two buffers
+constexpr int kInt4WideInputBytes = 192 << 10;  // for all rows, from 9 rows on, in two buffers
 static_assert(kInt4SegmentBuffers.buffers <= kInputSegments);
 
 // Returns the groups of 8 rows that share the registers of weights.
@@ -196,8 +196,8 @@ LinearLaunch lay_out_segments(const LinearPlan& plan, int rows, int limit, bool 
 }
 
 // Plans a launch. With up to 8 rows, it leaves shared memory for another launch if possible. From
-// 16 rows on it takes a whole SM if it otherwise could not have all activations at once or would
-// have too few units in flight.
+// 9 rows on (two n8 tiles) it takes a whole SM if it otherwise could not have all activations at
+// once or would have too few units in flight.
 Result<LinearLaunch> plan_for_rows(const LinearPlan& plan, int rows, int shared_limit,
                                    LinearFootprint footprint) {
   if (rows < 1) {

@@ -1,5 +1,5 @@
-// Pipelines of a block of the linear kernel (linear/cuda/linear.cu): rings of weights and
-// activations, and the exchange of partial sums. Device code; only the kernel includes it.
+// Pipelines of a block of the linear kernels: rings of weights and activations, and the exchange of
+// partial sums. Only the linear kernels and their launches include it.
 #pragma once
 
 #include <cuda_bf16.h>

@@ -1,5 +1,5 @@
 // Readers of GGUF files' blocks on a GPU: a struct for each grouped format
-// (linear/cuda/unit_formats.h) with stored blocks. Device code; only linear/cuda/pack_grouped.cu
+// (linear/unit_formats.h) with stored blocks. Device code; only linear/cuda/pack_grouped.cu
 // and embedding/cuda/embedding.cu include it. The layouts are those of checkpoint/blocks.
 #pragma once
 

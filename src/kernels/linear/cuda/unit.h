@@ -1,6 +1,6 @@
-// The arithmetic of the linear kernel (linear/cuda/linear.cu): multiplies one unit of a weight by
-// the activations of a block, both in shared memory, and adds the products to the sums of a warp.
-// Device code; only the kernel includes it.
+// The arithmetic that the linear kernels share: multiplies one unit of a weight by the activations
+// of a block, both in shared memory, and adds the products to the sums of a warp. Device code; only
+// the linear kernels include it.
 #pragma once
 
 #include <cuda_bf16.h>

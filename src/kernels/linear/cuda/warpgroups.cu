@@ -120,20 +120,20 @@ struct PipelineState {
   }
 };
 
-// Runs the producer warps over all units of the block.
+// Warp 0 copies the weights, warp 1 the activations, of all units of the block into the ring.
 __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUtensorMap& map,
                                         const WarpgroupLaunch& launch, const BlockUnits& block,
                                         uint32_t base, int tile_begin, int tiles, int warp,
                                         int lane) {
   if (warp > 1 || tiles == 0) return;
-  const bool weights = warp == 0;
-  if (!weights) wait_for_previous_kernel();
+  const bool copies_weights = warp == 0;
+  if (!copies_weights) wait_for_previous_kernel();
   const uint64_t policy = evict_first_policy();
   const std::byte* from =
       args.weight +
       (static_cast<int64_t>(tile_begin + lane) * args.units + block.first) * unit_bytes(kFormat);
   int column = block.first * kInt4Group + lane * kBoxInputs;
-  const uint32_t bytes = weights ? tiles * unit_bytes(kFormat) : kBoxes * launch.box_bytes;
+  const uint32_t bytes = copies_weights ? tiles * unit_bytes(kFormat) : kBoxes * launch.box_bytes;
   PipelineState at;
 #pragma unroll 1
   for (int unit = 0; unit < block.count; ++unit) {
@@ -142,7 +142,7 @@ __device__ __forceinline__ void produce(const LinearKernelArgs& args, const CUte
     barrier_wait(full + kMaxRingStages * 8, at.parity ^ 1);
     if (lane == 0) barrier_arrive_expect_tx(full, bytes);
     __syncwarp();
-    if (weights) {
+    if (copies_weights) {
       if (lane < tiles) {
         bulk_copy_streaming(stage + kInputBytes + lane * stage_bytes(kFormat), from,
                             unit_bytes(kFormat), full, policy);

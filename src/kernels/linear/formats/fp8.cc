@@ -40,7 +40,8 @@ float code_value(uint8_t code) {
   return to_float(std::bit_cast<f16>(bits)) * kCodeUnit;
 }
 
-// Returns the number of blocks of `size` channels or inputs; the last block may extend beyond them.
+// Returns how many blocks of `block` channels or inputs cover `size`; the last may extend beyond
+// it.
 int64_t block_count(int64_t size, int64_t block) { return size == 0 ? 0 : (size - 1) / block + 1; }
 
 Status check_blocks(int64_t out, int64_t in, const Fp8Scales& scales) {

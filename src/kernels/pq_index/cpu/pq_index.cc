@@ -42,7 +42,7 @@ Dims dims_of(int32_t sub, int32_t head_dim) {
   return {sub * dims, std::min((sub + 1) * dims, head_dim)};
 }
 
-// Calls f(i, piece) for `count` evenly spaced pieces of a row, from `first` on.
+// Calls f(i, piece) for pieces first + i of the index, 0 <= i < count, across rows and blocks.
 template <class F>
 void for_pieces(const PagedKv& kv, int32_t kv_head, const PqIndex& index, int32_t first,
                 int32_t count, F f) {
