@@ -80,7 +80,7 @@ inline std::vector<SpeculationOptions> every_exact_policy(const ModelFacts& mode
   return policies;
 }
 
-// Returns the policies of one strategy.
+// Returns those of `policies` that use `strategy`.
 inline std::vector<SpeculationOptions> policies_of(const std::string& strategy,
                                                    std::vector<SpeculationOptions> policies) {
   std::erase_if(policies, [&](const SpeculationOptions& o) { return o.strategy != strategy; });

@@ -63,7 +63,7 @@ TEST(EveryPolicy, HasTheWholeProduct) {
   EXPECT_EQ(policies_of("sparse_self", every_policy()).size(), 2 * views + sources.size() - 1);
   // Shapes adaptive and best.
   EXPECT_EQ(policies_of("parallel_tree", every_policy()).size(), 2 * with_model);
-  // These and levels, which no other strategy accepts.
+  // Shapes adaptive and best, and levels, which only pipelined accepts.
   EXPECT_EQ(policies_of("pipelined", every_policy()).size(), 3 * sources.size());
 
   const std::vector<SpeculationOptions> alone = every_policy({.has_draft_model = false});
@@ -87,7 +87,7 @@ TEST(EveryPolicy, SetsNumbersWhereTheyAreUsed) {
   }
 }
 
-// Round records have all verified and accepted nodes.
+// Expects the round records to add up to the counts of drafted and accepted tokens.
 void expect_rounds_add_up(const Outcome& run) {
   int64_t guesses = 0;
   int64_t accepted = 0;

@@ -29,7 +29,7 @@ class KvLedger {
   // begins. Notes these edits as submitted.
   std::vector<Edit> settle(Role role, std::span<const TokenId> tokens);
 
-  // Returns the number of tokens in the prefix.
+  // Returns the number of tokens in the role's KV prefix.
   int32_t prefix(Role role) const { return of(role).prefix; }
   // Returns an id above those of all nodes so far.
   NodeId next_node() const { return next_node_; }

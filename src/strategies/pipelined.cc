@@ -68,9 +68,7 @@ std::unique_ptr<Strategy> Pipelined::make(const SpeculationPlan& plan, const Str
       .draft_vocab = plan.models.draft_vocab,
       .record_rounds = parts.record_rounds,
       .accept = plan.accept};
-  auto strategy = std::make_unique<Pipelined>(config, plan.source.make(), parts.shared);
-  strategy->on_costs(parts.costs);
-  return strategy;
+  return std::make_unique<Pipelined>(config, plan.source.make(), parts.shared);
 }
 
 Pipelined::Pipelined(const PipelinedConfig& config, std::unique_ptr<DraftSource> source,

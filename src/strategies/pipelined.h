@@ -130,7 +130,7 @@ class Pipelined : public Strategy {
   // Submits all items that can be submitted.
   void go_on(StrategyOutput& out);
 
-  // Functions for the target's items.
+  // The target's items.
   void send(StrategyOutput& out);
   // Returns whether the item in nodes_ should wait for the running draft step or for a result.
   bool waits() const;
@@ -138,13 +138,13 @@ class Pipelined : public Strategy {
   void add_row(NodeId node, WorkItem& item, Flight& flight);
   void take_target_edits(WorkItem& item);
 
-  // Functions for draft items.
+  // Draft items.
   void grow_by_source();
   void draft(StrategyOutput& out);
   void submit_draft_step(DraftStep& step, StrategyOutput& out);
   bool tree_is_growing() const;
 
-  // Functions for shape `levels`.
+  // Shape `levels`.
   void next_level();
   void restore_level();
   // Replaces level_ by the w likeliest of the nodes at `depth` that have not been sent.

@@ -63,7 +63,7 @@ class SerialTree : public Strategy {
 
   int32_t length() const { return static_cast<int32_t>(tokens_.size()); }
 
-  // Functions for drafting.
+  // Drafting.
   void begin_round(StrategyOutput& out);
   void continue_drafting(StrategyOutput& out);
   void submit_draft_item(StrategyOutput& out);
@@ -76,7 +76,7 @@ class SerialTree : public Strategy {
   void drop_source_nodes() { tree_.truncate(model_size_); }
   void add_source_nodes();
 
-  // Functions for verification. submit_verification() verifies verification_.nodes().
+  // Verification: submit_verification() verifies verification_.nodes().
   void submit_verification(StrategyOutput& out);
   void on_verified(const WorkResult& result, StrategyOutput& out);
   // Plain rounds without a tree. If guesses do not pay in a batch, nearly all rounds are of this

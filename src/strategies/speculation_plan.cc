@@ -203,15 +203,16 @@ Status check_view(const SpeculationPlan& plan, Role role) {
                    plan.accept.name() + "'; accepted with a view: match");
   }
   const auto role_idx = static_cast<size_t>(role);
-  const KvViewNeeds most = !plan.models.selects_kv[role_idx]       ? KvViewNeeds::kNothing
-                           : !plan.models.quantizes_keys[role_idx] ? KvViewNeeds::kSelection
-                                                                   : KvViewNeeds::kQuantizedKeys;
-  if (kind->needs > most) {
-    const char* const lacking = most == KvViewNeeds::kNothing
+  const KvViewNeeds available = !plan.models.selects_kv[role_idx] ? KvViewNeeds::kNothing
+                                : !plan.models.quantizes_keys[role_idx]
+                                    ? KvViewNeeds::kSelection
+                                    : KvViewNeeds::kQuantizedKeys;
+  if (kind->needs > available) {
+    const char* const lacking = available == KvViewNeeds::kNothing
                                     ? " model's devices do not choose and gather KV"
                                     : " model's devices do not find KV by quantized keys";
     return refused(std::string("view '") + kind->name + "': the " + role_name(role) + lacking +
-                   "; accepted with these devices: " + view_names(most));
+                   "; accepted with these devices: " + view_names(available));
   }
   const int32_t context = plan.models.max_context;
   if (context > 0 && budget >= context) {

@@ -101,7 +101,9 @@ Result<std::shared_ptr<const SpeculationPlan>> resolve_speculation(
 // guess, otherwise plain decoding. A plan that does not use the model stays as it is.
 SpeculationPlan without_draft_model(const SpeculationPlan& plan);
 
-// Fails if this model cannot read the plan's view. For StrategyEntry::check.
+// Fails if the role's model cannot draft through the plan's view: because of the view's budget, an
+// accept rule that is not exact, the model's devices, or a sliding window. For
+// StrategyEntry::check.
 Status check_view(const SpeculationPlan& plan, Role role);
 
 // Returns a text such as "serial_tree, shape best, source model+suffix, accept match": the options
