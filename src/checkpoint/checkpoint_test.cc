@@ -42,8 +42,8 @@ const RawTensor* tensor_in_file(const Checkpoint& checkpoint, const std::string&
   return nullptr;
 }
 
-// Writes a toy checkpoint after `spoil` has changed its tensors and directory. Expects a refusal in
-// one line with `code` and all of the parts.
+// Writes a toy checkpoint after `spoil_tensors` has changed its tensors and `spoil_files` its
+// files. Expects a refusal in one line with `code` and all of the parts.
 void expect_refused(const ToySpec& spec, StatusCode code, const std::vector<std::string>& parts,
                     const std::function<void(std::vector<StoredTensor>&)>& spoil_tensors,
                     const std::function<void(const fs::path&)>& spoil_files = nullptr) {

@@ -54,7 +54,7 @@ class LiveCosts {
   }
 
  private:
-  // The maximal number of a sequence's rows in a draft Step that count as drafted, not as a prompt.
+  // A draft Step with more rows per sequence than this is reading a prompt, not drafting.
   static constexpr int32_t kMaxDraftedRows = 32;
 
   mutable std::mutex mutex_;

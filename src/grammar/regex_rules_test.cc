@@ -53,7 +53,7 @@ TEST(RegexRules, WhatIsRefusedIsNamedByItsPlace) {
   EXPECT_NE(regex_refusal("((a{1000}){1000}){1000}"), "accepted");
 }
 
-// Compares with the standard library's expressions, on texts of two letters.
+// Compares with std::regex on strings over a two-letter alphabet.
 TEST(RegexRules, EqualTheStandardLibrarys) {
   std::mt19937 random(3);
   const std::vector<std::string> parts = {"a", "b", "(ab|b)", "[ab]", "a*", "b+", "(a|bb)?", "."};

@@ -24,9 +24,8 @@ class PrefixCache {
   PrefixCache(const PrefixCache&) = delete;
   PrefixCache& operator=(const PrefixCache&) = delete;
 
-  // A block and the number of the prefix up to the end of the block. Numbers are never reused: 0 is
-  // the empty prefix, and each number from kFirstPrefixSalt (step/work.h) on is an empty prefix of
-  // its own.
+  // A block and the id of the prefix up to the end of the block. Ids are never reused: 0 is the
+  // empty prefix, and each id from kFirstPrefixSalt (step/work.h) on is an empty prefix of its own.
   struct Page {
     int32_t block = -1;
     uint64_t text = 0;

@@ -117,7 +117,8 @@ class SequenceKv {
   // Stops adopting and publishing, because the prefix will hold KV that was computed through a
   // view, which no other sequence can use.
   void stop_sharing() { cache_ = nullptr; }
-  // Returns the number of the prefix up to the end of the last block that was adopted or published.
+  // Returns the id (PrefixCache::Page) of the prefix up to the end of the last block that was
+  // adopted or published.
   uint64_t published_text() const { return published_text_; }
 
  private:
@@ -128,7 +129,7 @@ class SequenceKv {
   PrefixCache* cache_;
   std::vector<TokenId> prefix_tokens_;
   size_t published_ = 0;     // prefix tokens up to the end of the last published or adopted block
-  uint64_t published_text_;  // number of the empty prefix at first, which is the salt
+  uint64_t published_text_;  // id of that prefix; at first the salt, the id of the empty prefix
   std::vector<int32_t> blocks_;
   std::vector<TreeRow> tree_;
   NodeIndex index_;

@@ -99,7 +99,7 @@ Result<LinearWeight> make_f16(int64_t out, int64_t in, const FillRows& fill, Own
 Result<LinearWeight> make_grouped(WeightFormat format, int64_t out, int64_t in,
                                   const FillRows& fill) {
   const BlockFormatInfo& blocks = *blocks_of(format);
-  // Round_block() replaces a null encoder.
+  // If there is no encoder, round_block() is used.
   const EncodeBlocks encode = block_encoder(blocks.format);
   const int64_t row_blocks = in / blocks.weights;
   GroupedPacker packer(format, out, in);

@@ -22,7 +22,7 @@ class CostCache {
   bool enabled() const { return folder_.enabled(); }
   std::filesystem::path file_of(const CostKey& key) const { return folder_.file_of(key); }
   std::optional<StepCosts> find(const CostKey& key) const;
-  // Creates the folder if there is none.
+  // Stores the costs under `key`; creates the folder if there is none.
   void keep(const CostKey& key, const StepCosts& costs) const;
 
  private:

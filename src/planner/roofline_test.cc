@@ -80,8 +80,7 @@ TEST(DeviceWork, RefusesAttentionWindowsByTheirLength) {
   EXPECT_NE(work.status().message().find("4096"), std::string::npos);
 }
 
-// bench/results/cuda-linear-batches.json: 8B bf16, one H200, one sequence with 2,000 tokens of
-// context.
+// Milliseconds of 8B bf16 on one H200, with one sequence and 2,000 tokens of context.
 TEST(Roofline, IsWhatOneH200Measures) {
   const StepCosts costs = costs_of(llama_8b(), "h200");
   const std::array<std::pair<int32_t, double>, 7> forwards = {{{1, 3.918},

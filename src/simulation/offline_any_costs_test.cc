@@ -1,5 +1,5 @@
-// A request ends with its own tokens for any costs of Steps and for any costs that a strategy
-// assumes: which side is late, and by how much, changes only its duration.
+// A request produces the same tokens whatever Steps cost and whatever costs its strategy assumes;
+// only its duration changes.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -17,7 +17,8 @@
 namespace forerun {
 namespace {
 
-// Milliseconds of a Step: `fixed` and `row` for every row beyond the first `free` ones.
+// Milliseconds of a Step: target_fixed or draft_fixed, plus target_row or draft_row for every row
+// beyond the first `free_rows` ones.
 struct Machine {
   std::string name;
   double target_fixed, target_row, draft_fixed, draft_row;

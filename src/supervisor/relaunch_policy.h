@@ -95,9 +95,11 @@ class RelaunchPolicy {
   TimePoint draft_due_{};
   TimePoint draft_back_{};
   std::chrono::milliseconds draft_after_;
-  int refusals_ = 0;               // number of refusals in a row
-  bool is_draft_cleared_ = false;  // since a launch ran, one without the draft was refused, too
-  std::vector<Failure> in_vain_;   // failures that still count
+  int refusals_ = 0;  // number of refusals in a row
+  // A launch without the draft was refused as well, so the draft is not the cause; false again once
+  // a launch runs.
+  bool is_draft_cleared_ = false;
+  std::vector<Failure> in_vain_;  // failures that still count
   int32_t in_row_ = 0;
 };
 

@@ -16,7 +16,7 @@ bool is_certainly_nfc(std::string_view text);
 
 std::string normalize(std::string_view text, NormalForm form);
 
-// Returns the White_Space property.
+// Returns whether the character has the property White_Space.
 bool is_white_space(char32_t value);
 
 }  // namespace forerun::text

@@ -86,7 +86,7 @@ class GgufMetadataReader {
   std::optional<float> number(std::string_view key, double min, double max);
   std::optional<bool> boolean(std::string_view key);
   std::optional<std::string_view> string(std::string_view key);
-  // Returns an array of strings.
+  // Returns the strings of an array.
   std::optional<std::span<const std::string_view>> strings(std::string_view key);
   // Returns one integer or an array of them.
   std::optional<std::vector<int64_t>> integers(std::string_view key, int64_t min, int64_t max);

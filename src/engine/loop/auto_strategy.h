@@ -125,7 +125,7 @@ class AutoStrategy {
   std::shared_ptr<const SpeculationPlan> present_;  // null: the usual one
   GuessSources sources_;
   int32_t gamma_ = 0;     // guesses per round of present_
-  int32_t settling_ = 0;  // number of looks that are still skipped by measurements
+  int32_t settling_ = 0;  // looks left that are not measured, after a change
   Progress last_;
   // The load at the last decision, and the Steps and time since then.
   BatchLoad decided_load_;

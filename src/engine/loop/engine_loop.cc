@@ -19,7 +19,7 @@ namespace {
 // again.
 constexpr std::chrono::microseconds kTimeout{2000};
 
-// Finishes a waiting request, which tells its reader.
+// Finishes a waiting request and notifies its reader.
 void finish(ScheduledRequest& waits, FinishReason reason, Status error) {
   waits.request->finish(reason, std::move(error), waits.driver.stats(), "none");
 }

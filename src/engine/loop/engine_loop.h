@@ -107,8 +107,8 @@ class EngineLoop {
   // Does the work that can wait until devices are busy: sends events to readers and reports to the
   // load meter, lets strategies prepare, and follows the load. Throws nothing.
   void deliver();
-  // Handles a lack of memory: removes the requests in work, whatever their state, and those with
-  // events that could not be sent. Their destructors tell the readers.
+  // Handles a lack of memory: removes the requests of at_hand_, whatever their state, and those
+  // with events that could not be sent. Their destructors notify the readers.
   void drop_at_hand();
 
   const Options options_;
@@ -127,7 +127,7 @@ class EngineLoop {
   RequestTurns turns_;
   EventDelivery events_;
   CancellationWatch cancellations_;
-  // The request in work: one sequence, none, or, while Steps run, all running ones.
+  // The request being handled: one sequence, none, or all running ones while Steps run.
   static constexpr SequenceId kNone = 0;
   static constexpr SequenceId kAll = ~SequenceId{0};
   SequenceId at_hand_ = kNone;

@@ -28,7 +28,7 @@ struct ScheduledRequest {
   KvReservations::Reservation reservation;
   Clock::duration waited{};  // waiting time over all its admissions
   int32_t level = 0;         // its priority plus the levels gained by waiting
-  // Number of its preemptions since its last token.
+  // Preemptions since its last token.
   int32_t futile_preemptions = 0;
   DecodingBatch::Share in_batch;
   uint64_t costs_version = 0;  // version of the costs that its strategy has

@@ -96,7 +96,8 @@ class WaitingRequests {
     return entry;
   }
 
-  // Notes that a request of declared `priority` has emitted `tokens`.
+  // Records that a request with this declared priority has emitted `tokens` tokens; lower classes
+  // are owed a share of them.
   void note_served(int32_t priority, int64_t tokens) {
     for (auto& [waiting, group] : classes_) {
       if (waiting < priority) group.owed += kShare * static_cast<double>(tokens);

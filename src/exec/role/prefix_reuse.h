@@ -14,8 +14,8 @@ namespace forerun {
 
 class PrefixReuse {
  public:
-  // A whole or partial block of a shared prefix: its first row, and the hash of the tokens before
-  // it.
+  // A whole or partial block of a shared prefix: its first row, and the id of the prefix before it
+  // (SequenceKv::published_text()).
   struct BlockInWork {
     uint64_t before = 0;
     const WorkRow* rows = nullptr;  // null if the block cannot be shared

@@ -22,7 +22,8 @@ void set(OrderedFieldReader& fields, const char* name, const std::string& path, 
   into.names.emplace_back("output_format", path);
 }
 
-// Reads {"schema": {...}}, which may have a name and "strict"; here formats are always strict.
+// Returns the schema in {"schema": {...}}, or null. "name" and "strict" are ignored: formats are
+// always strict.
 const Json* schema_of(const Json& holder) {
   const auto found = holder.find("schema");
   if (found == holder.end()) return nullptr;

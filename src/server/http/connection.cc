@@ -90,8 +90,8 @@ void Connection::on_readable() {
   }
 }
 
-// Called when the socket has nothing more to read: from now on check() detects whether the client
-// has gone.
+// Called at end of stream (the client has closed its sending side): from now on check() detects
+// whether the client is gone.
 void Connection::on_peer_done() {
   if (std::exchange(peer_done_, true)) return;
   ask_whether_there(Clock::now());

@@ -23,7 +23,7 @@ class RequestParser {
  public:
   enum class Verdict : uint8_t {
     kMore,     // more bytes are needed
-    kBlank,    // only empty lines have arrived, and have been taken
+    kBlank,    // only empty lines have arrived; they were consumed
     kWhole,    // the head, or the body, is complete
     kRefused,  // fault() has the reason; the connection must be closed after the answer
   };

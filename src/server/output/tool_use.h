@@ -14,7 +14,7 @@ struct OfferedTool {
   std::string name;
   std::string parameters_json;  // the JSON schema of its arguments, an object; "{}" if not given
   bool strict = false;          // arguments must follow the schema
-  // Path of the schema in the request: "tools[0].function.parameters".
+  // The schema's path in the request, such as "tools[0].function.parameters".
   std::string parameters_path = {};
 };
 

@@ -1,5 +1,5 @@
-// The filters with their parameters; filters of texts, of numbers and of any value. Those of
-// sequences are in sequence_filters.cc.
+// The table of filters with their parameters, and the filters of strings, numbers and any value.
+// Those of sequences are in sequence_filters.cc.
 #include <array>
 #include <charconv>
 #include <cmath>

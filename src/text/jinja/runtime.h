@@ -119,9 +119,9 @@ Result<Value> slice(const Value& value, const Value* from, const Value* to, cons
 // Returns the items of a loop over the value: elements, keys or characters; none for undefined.
 Result<List> iterate(const Value& value, Runtime& runtime);
 
-// + - * / // % ** ~
+// Applies one of + - * / // % ** ~.
 Result<Value> binary(const std::string& op, const Value& a, const Value& b, Runtime& runtime);
-// == != < <= > >= in, not in
+// Evaluates one of == != < <= > >= in, not in.
 Result<bool> relation(const std::string& op, const Value& a, const Value& b);
 
 // Formats, functions, filters, tests and methods, each in the file of that name.
