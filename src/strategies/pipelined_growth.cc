@@ -136,8 +136,9 @@ void Pipelined::next_level() {
 }
 
 // Called when the root has moved down to a sent node. If no node of the level descends from it, the
-// new level is the deepest sent nodes from which the tree continues with children that were not
-// among the w likeliest.
+// new level is the likeliest unsent children of sent nodes, at the deepest level that has some;
+// they were not among the w likeliest before. If there are none, it is the root, which counts as
+// sent.
 void Pipelined::restore_level() {
   std::erase_if(level_, [this](NodeId node) { return !tree_.contains(node); });
   if (!level_.empty()) return;

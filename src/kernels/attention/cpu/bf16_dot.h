@@ -1,4 +1,4 @@
-// The tile kernel for bf16 caches with products of bf16 (vdpbf16ps: 32 products an instruction,
+// The tile kernel for bf16 caches with products of bf16 (vdpbf16ps: 32 products per instruction,
 // twice as many as in f32, and nothing to widen). Each file that has the instruction or emulates it
 // includes its own copy (kernels/simd/vector.h).
 //

@@ -1,15 +1,15 @@
 // Operands of the tensor core for weights of the grouped formats (linear/unit_formats.h): small
-// integers with scales that 16 or 32 inputs share, and e4m3. Device code; only the kernels include
-// it.
+// integers with scales that 16 or 32 inputs share, and e4m3. Device code; only the linear kernels
+// and their packing include it.
 //
 // A unit has two halves of 16 outputs, each in the place of the tensor core's 16-row operand; a
 // lane has two outputs of a half, the lower and the upper row of group g = lane / 4. Quants lie
 // [half][64 inputs][lane]:
 //
-//   8 bits, e4m3  32 bytes a lane: two words for each 16 inputs, of inputs 0 to 7 and 8 to 15
-//   4, 5, 6 bits  16 bytes a lane: a word for each 16 inputs with the low four bits,
+//   8 bits, e4m3  32 bytes per lane: two words for each 16 inputs, of inputs 0 to 7 and 8 to 15
+//   4, 5, 6 bits  16 bytes per lane: a word for each 16 inputs with the low four bits,
 //                 [pair][inputs 0 to 7, 8 to 15][row]; then, in a section of its own, 4 or 8 bytes
-//                 a lane with the high bits, [pair][16 inputs][inputs 0 to 7, 8 to 15][row]
+//                 per lane with the high bits, [pair][16 inputs][inputs 0 to 7, 8 to 15][row]
 //
 // Then, each [half][g][group of inputs][row]:
 //

@@ -35,8 +35,8 @@ LinearKernel grouped_kernel_for(const LinearVariant& variant);
 // The kernel for gate and up of int4 at 17 to 32 rows: it has the clusters, blocks and order of
 // summation of linear_kernel, but products by wgmma (linear/cuda/warpgroups.cu).
 Status prepare_linear_warpgroups();
-// Returns whether this kernel takes the call: gate and up on one GPU with at least five tiles per
-// block.
+// Returns whether this kernel takes the call: gate and up with at least five tiles per block, and
+// sums and stages that fit in registers and shared memory.
 bool takes_warpgroups(const LinearPlan& plan, const LinearCall& call);
 Status launch_linear_warpgroups(const LinearPlan& plan, const LinearCall& call,
                                 const LinearKernelArgs& args, cudaStream_t stream);

@@ -1,6 +1,6 @@
 // The pipeline of a block of the linear kernels for many rows (linear/cuda/tiles.cu,
-// linear/cuda/wide_tiles.cu): stages, their order and their copies. Only these kernels include it.
-// Device code, except for the constructor of TileSplit.
+// linear/cuda/wide_tiles.cu): stages, their order and their copies. Only these kernels and a test
+// include it. Device code, except for the constructor of TileSplit.
 #pragma once
 
 #include <bit>
