@@ -29,8 +29,8 @@ class ReadAhead {
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // Notes that the tensor and all before it are finished. A tensor that is not in the list changes
-  // nothing. Only one thread may call it.
+  // Records that the tensor and all before it are finished. A tensor that is not in the list
+  // changes nothing. Only one thread may call it.
   void done(Bytes tensor);
 
  private:

@@ -37,8 +37,8 @@ class BatchCosts {
   // Note that a request was admitted, or that an admitted one has ended.
   void admit() { ++admitted_; }
   void retire() { --admitted_; }
-  // Notes that an admitted request of `tokens` tokens begins to decode; that a decoding request has
-  // grown by `tokens`; that one of `tokens` tokens has stopped.
+  // Records that an admitted request of `tokens` tokens begins to decode; that a decoding request
+  // has grown by `tokens`; that one of `tokens` tokens has stopped.
   void join(int64_t tokens);
   void grow(int64_t tokens) { tokens_ += tokens; }
   void leave(int64_t tokens);

@@ -76,8 +76,8 @@ class RealExecutor::RoleThread {
     }
     if (std::exchange(has_submitted_, false)) inbox_.wake();
   }
-  // Notes that next() has returned an entry notice; the strategy submits its follow-up work before
-  // wake().
+  // Records that next() has returned an entry notice; the strategy submits its follow-up work
+  // before wake().
   void note_notice() { ++notices_taken_; }
   void close(SequenceId sequence) {
     if (!threaded_) return worker_.close(sequence);

@@ -96,7 +96,7 @@ class Hosts {
   Status read_loss(const Incoming& incoming, Loss& loss) const;
   // Ends the launch and sends `why` to all ranks. Further calls do nothing.
   void end(const Status& why);
-  // Notes that the listener has received the coordinator's kEnd: from now on nothing is sent to
+  // Records that the listener has received the coordinator's kEnd: from now on nothing is sent to
   // other ranks.
   void note_end() { ended_ = dismissed_ = true; }
 

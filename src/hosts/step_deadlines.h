@@ -41,9 +41,9 @@ class StepDeadlines {
 
   StepDeadlines(int32_t num_stages, const StepDeadlineOptions& options);
 
-  // Notes that a Step has been sent to the first stage. Steps are numbered consecutively.
+  // Records that a Step has been sent to the first stage. Steps are numbered consecutively.
   void issue(uint64_t step, int32_t rows, double work, Clock::time_point now);
-  // Notes that a stage (from 0) has finished a Step, and so have the stages before it, whose
+  // Records that a stage (from 0) has finished a Step, and so have the stages before it, whose
   // notices may arrive later.
   void pass(int32_t stage, uint64_t step, Clock::time_point now);
 

@@ -28,8 +28,8 @@ struct GuessSources {
 // longer nearly free. Made by StepCosts::table().
 struct CostTable {
   static constexpr int32_t kMaxRows = 128;
-  // seconds[role][rows a sequence], rows in [1, kMaxRows], including the host's work for the Step.
-  // Index 0 stays zero. All entries are zero if nothing has been measured.
+  // seconds[role][rows per sequence], rows in [1, kMaxRows], including the host's work for the
+  // Step. Index 0 stays zero. All entries are zero if nothing has been measured.
   std::array<std::array<float, kMaxRows + 1>, kNumRoles> seconds{};
   // For a target that is cut into stages, by rows: `entry` holds the seconds until the first stage
   // takes the next Step, `interval` those until the slowest stage or link does. All are zero if the

@@ -20,11 +20,11 @@ class LaunchAvailability {
   // `soon`: SupervisorOptions::soon.
   explicit LaunchAvailability(std::chrono::milliseconds soon) : soon_(soon) {}
 
-  // Notes that the engine of a launch is ready.
+  // Records that the engine of a launch is ready.
   void note_ready();
-  // Notes that the launch, or the start of one, has failed.
+  // Records that the launch, or the start of one, has failed.
   void note_loss(const Status& why, TimePoint now);
-  // Notes that no launch will follow.
+  // Records that no launch will follow.
   void give_up(const Status& why);
   // Sets the hosts that do not answer, among those asked since a launch was ready.
   void set_silent_hosts(std::vector<std::string> hosts) { silent_hosts_ = std::move(hosts); }

@@ -59,7 +59,7 @@ class RelaunchPolicy {
     std::chrono::milliseconds pause{0};  // pause before the next start
   };
   Decision note_failure(const LaunchFailure& failure, TimePoint now);
-  // Notes that the engine of a launch is ready.
+  // Records that the engine of a launch is ready.
   void note_ready(TimePoint now);
   // Notes a token, or that the launch has run for long: earlier failures no longer count.
   void note_progress();

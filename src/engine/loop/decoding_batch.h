@@ -41,7 +41,7 @@ class DecodingBatch {
   // Removes an admitted request that no longer runs.
   void retire(Share& share, bool is_automatic);
 
-  // Notes that a result of a decoding request kept the loop's thread busy for `seconds`.
+  // Records that a result of a decoding request kept the loop's thread busy for `seconds`.
   void note_turn(const WorkResult& result, double seconds);
   // Calls BatchCosts::refresh().
   void refresh_costs() { costs_.refresh(); }

@@ -56,7 +56,7 @@ class KvReservations {
   // If memory runs out halfway (std::bad_alloc), `reservation` holds what the caller must pass to
   // release().
   void reserve(const Claim& claim, Reservation& reservation);
-  // Notes that the role has read the whole text, so its blocks are in use. Until then all of them
+  // Records that the role has read the whole text, so its blocks are in use. Until then all of them
   // count as reserved, though some are in use already. So other requests wait while a prompt that
   // takes more than half of the room is being read; otherwise too many would be admitted at once.
   void note_read(Reservation& reservation, Role role);

@@ -46,7 +46,7 @@ class RunningRequests {
   // Reserves the blocks that the request has claimed, and opens its sequence. If that fails, also
   // for lack of memory (std::bad_alloc), the caller must remove the request.
   Status open(ScheduledRequest& running, const SequenceSpec& spec);
-  // Notes that the role has read the request's whole text.
+  // Records that the role has read the request's whole text.
   void note_read(ScheduledRequest& running, Role role) {
     reservations_.note_read(running.reservation, role);
   }

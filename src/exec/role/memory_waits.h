@@ -22,7 +22,7 @@ class MemoryWaits {
     sequence.is_queued = true;
   }
   void forget(RoleSequence& sequence) { std::erase(waiting_, &sequence); }
-  // Notes that a sequence was closed, or that a closed one has freed its blocks.
+  // Records that a sequence was closed, or that a closed one has freed its blocks.
   void note_closed() { has_closed_ = true; }
   // Returns whether sequences wait and memory has been freed since they began to.
   bool has_returned() const {

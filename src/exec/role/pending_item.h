@@ -65,7 +65,7 @@ class ItemQueue {
   std::span<const std::unique_ptr<PendingItem>> waiting() const {
     return std::span(items_).subspan(under_way_);
   }
-  // Notes that all rows of the next item are in flight.
+  // Records that all rows of the next item are in flight.
   void pass_next() { ++under_way_; }
   // Removes the next item, which must have no rows in flight.
   void pop_next() { pop(under_way_); }

@@ -28,7 +28,7 @@ class PrefixReuse {
   // Returns the prefix block that the item's next rows begin or continue, before they are added to
   // the Step.
   static BlockInWork next_block(const RoleSequence& sequence, const PendingItem& item);
-  // Notes that this Step computes the block; its rows must not move until begin_step().
+  // Records that this Step computes the block; its rows must not move until begin_step().
   void note_in_work(const BlockInWork& block) {
     if (block.rows != nullptr) in_work_.push_back(block);
   }

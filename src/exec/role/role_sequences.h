@@ -38,7 +38,7 @@ class RoleSequences {
 
   // Notes whether the sequence submits items without waiting for results (WorkItem::tells_entry).
   void set_follows(RoleSequence& sequence, bool follows);
-  // Notes that the sequence's prompt has been read.
+  // Records that the sequence's prompt has been read.
   void set_decodes(RoleSequence& sequence);
   // Return the number of decoding sequences, and the number of those that submit items without
   // waiting.

@@ -22,7 +22,7 @@ constexpr StepComposer::Limits kNoLimits = {.stages = 0,
                                             .waiting = std::numeric_limits<int32_t>::max(),
                                             .following_rows = std::numeric_limits<int32_t>::max()};
 
-// Notes that the rows of the Step are in flight from now on, and which of them need not run.
+// Records that the rows of the Step are in flight from now on, and which of them need not run.
 void begin(StepUnderWay& step) {
   for (const StepUnderWay::Piece& piece : step.pieces) {
     ++piece.sequence->steps_under_way;

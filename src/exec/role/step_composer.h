@@ -67,7 +67,7 @@ class StepComposer {
   // Must be called before a sequence is closed. With null (the sequence is not open) it only counts
   // the call.
   void note_closing(RoleSequence* sequence);
-  // Notes that a closed sequence has freed its blocks.
+  // Records that a closed sequence has freed its blocks.
   void note_blocks_returned() { memory_.note_closed(); }
 
  private:

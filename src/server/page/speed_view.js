@@ -1,4 +1,4 @@
-// The gauge: tokens a second of an answer beside the same request decoded plainly.
+// The gauge: tokens per second of an answer beside the same request decoded plainly.
 
 import { byId, speed, visible } from "./elements.js";
 import { firstDifference } from "./answer.js";

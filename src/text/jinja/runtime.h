@@ -109,11 +109,11 @@ inline Result<Value> make_generator(List items, Runtime& runtime) {
 
 // Parts of values and operators (operators.cc).
 
-// a.name: a method of that name, else a member; undefined if there is neither.
+// Evaluates a.name: a method of that name, else a member; undefined if there is neither.
 Result<Value> attribute(const Value& value, const std::string& name);
-// a[key]: a member or element, else the same as attribute().
+// Evaluates a[key]: a member or element, else the same as attribute().
 Result<Value> item(const Value& value, const Value& key, Runtime& runtime);
-// a[from:to:step]; null bounds are omitted.
+// Evaluates a[from:to:step]; null bounds are omitted.
 Result<Value> slice(const Value& value, const Value* from, const Value* to, const Value* step,
                     Runtime& runtime);
 // Returns the items of a loop over the value: elements, keys or characters; none for undefined.
