@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-// Numbers of prefixes (PrefixCache::Page) count up from 0 and from kFirstPrefixSalt and stay below
+// Ids of prefixes (PrefixCache::Page) count up from 0 and from kFirstPrefixSalt and stay below
 // 2^40 of either.
 constexpr int kFirstTokenShift = 40;
 

@@ -2,7 +2,7 @@
 // replays of a chain of layers, each with its own cache, so that keys and values come from memory.
 //
 //   attention_cuda_bench [--filter TEXT] [--prefill] [--no-clusters] [--json FILE]
-//   attention_cuda_bench --batches [--sequences N,..] [--run-units N] [--trees]
+//   attention_cuda_bench --batches [--sequences N,..] [--min-persistent-units N] [--trees]
 //                        [--beside-prompt N]
 //
 // Few rows are a tree behind the context; with --prefill they extend it. --batches: many sequences

@@ -123,8 +123,8 @@ __device__ __forceinline__ void scale_scores(float (&score)[kEights][4], float s
 }
 
 // Scales the scores of the tile that begins at position `begin`, and sets invisible ones of a
-// lane's columns to kNothing. `last_visible` is that of the columns' rows, -1 for missing columns;
-// `window` is the number of positions that a row attends to, 0 for all.
+// lane's columns to kMinusInfinity. `last_visible` is that of the columns' rows, -1 for missing
+// columns; `window` is the number of positions that a row attends to, 0 for all.
 __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&last_visible)[2],
                                             int window, float scale_log2, int begin) {
 #pragma unroll
@@ -139,7 +139,7 @@ __device__ __forceinline__ void mask_scores(float (&score)[8][4], const int (&la
   }
 }
 
-// Sets scores of positions before the window to kNothing. `first_seen(i)` returns the first
+// Sets scores of positions before the window to kMinusInfinity. `first_seen(i)` returns the first
 // position in the window of the column of a lane's score [j][i].
 template <class FirstSeen>
 __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int first_position,
@@ -155,9 +155,9 @@ __device__ __forceinline__ void hide_before_window(float (&score)[8][4], int fir
   }
 }
 
-// Turns the scores of a tile (kNothing for invisible positions) into probabilities, packed as the
-// first operand of four products. `rescale` gets the factors by which the columns' sums of values
-// must be multiplied. `kHalves`: 1 if only column g counts.
+// Turns the scores of a tile (kMinusInfinity for invisible positions) into probabilities, packed as
+// the first operand of four products. `rescale` gets the factors by which the columns' sums of
+// values must be multiplied. `kHalves`: 1 if only column g counts.
 template <int kHalves>
 __device__ __forceinline__ void exponentiate_scores(float (&score)[8][4], ColumnSoftmax& sums,
                                                     uint32_t (&probs)[4][4], float (&rescale)[2]) {

@@ -61,7 +61,7 @@ struct PersistentColumns {
                                                int i, int tiles) const {
     return first_partial(args, work, i) + span_of_total(last_visible[i], tiles);
   }
-  // Sets a tile's scores of invisible positions to kNothing, and scales the others.
+  // Sets a tile's scores of invisible positions to kMinusInfinity, and scales the others.
   __device__ __forceinline__ void mask(const AttentionArgs& args, const RunWork& work, int begin,
                                        float (&score)[8][4]) const {
     if (begin + kTilePositions <= work.item.lowest + 1 &&
