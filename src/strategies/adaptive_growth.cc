@@ -34,8 +34,8 @@ constexpr int32_t kMaxRest = 16;
 // In a batch, decisions may take this share of the time, plus a share of the recent gain.
 constexpr float kDecisionShare = 0.002f;
 constexpr float kDecisionGainShare = 0.5f;
-constexpr int32_t kMaxBatchRest = 64;
-constexpr int32_t kBatchRestGrowth = 8;  // rounds by which each idle decision lengthens that rest
+constexpr int32_t kMaxBatchRest = 32;
+constexpr int32_t kBatchRestGrowth = 4;  // rounds by which each idle decision lengthens that rest
 constexpr float kRestGain = 1.0f;        // tokens that resting may forgo, approximately
 // The additional tokens per request of the batch, since all wait while one request decides.
 constexpr float kRestGainAWaiter = 1.0f / 16.0f;

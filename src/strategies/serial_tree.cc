@@ -13,7 +13,7 @@ namespace {
 // A guess below this chance, its whole path included, is not worth a row.
 constexpr float kHopelessChance = 0.0025f;
 // The number of tokens in a row that the source must have guessed right to end a request's rest.
-constexpr int32_t kRightToWake = 3;
+constexpr int32_t kRightToWake = 2;
 // Number of a source's guesses that are added at each node below the nodes that the model has run.
 constexpr int32_t kSourceWidth = 3;
 
