@@ -47,6 +47,7 @@ struct Checkpoint::Impl {
   std::shared_ptr<const GgufFile> gguf;  // null for a directory
   PartsOfModules parts = {};
   std::vector<int32_t> draft_tokens = {};
+  bool has_compared_head = false;  // with the embedding
 };
 
 namespace {
@@ -56,9 +57,13 @@ Result<Checkpoint::Impl> open_directory(const std::filesystem::path& dir) {
   FORERUN_ASSIGN_OR_RETURN(ModelConfig config, read_model_config(dir));
   FORERUN_RETURN_IF_ERROR(read_old_quantization(dir, config));
   FORERUN_ASSIGN_OR_RETURN(TensorTable table, TensorTable::open(dir));
+  Checkpoint::Impl impl{dir, std::move(config), std::move(table), nullptr, {}, {}};
   // transformers, too, uses a head that differs from the embedding, whatever config.json says.
-  if (config.tied_embeddings && has_head_of_its_own(table)) config.tied_embeddings = false;
-  return Checkpoint::Impl{dir, std::move(config), std::move(table), nullptr, {}, {}};
+  impl.has_compared_head = impl.config.tied_embeddings;
+  if (impl.has_compared_head && has_head_of_its_own(impl.table)) {
+    impl.config.tied_embeddings = false;
+  }
+  return impl;
 }
 
 // Checks that a head that shares the target's embedding or LM head has the target's width.
@@ -219,6 +224,26 @@ const std::filesystem::path& Checkpoint::file_of(const RawTensor& tensor) const 
 }
 int64_t Checkpoint::offset_of(const RawTensor& tensor) const {
   return impl_->table.offset_of(tensor);
+}
+std::vector<std::filesystem::path> Checkpoint::weight_files() const { return impl_->table.files(); }
+std::vector<const RawTensor*> Checkpoint::read_tensors() const {
+  std::vector<const RawTensor*> read;
+  for (const auto& [module, parts] : impl_->parts) {
+    read.insert(read.end(), parts.read_tensors().begin(), parts.read_tensors().end());
+  }
+  std::vector<std::string> names = {"d2t", std::string(kGgufRopeFactors)};
+  for (const Module& module : decoder_modules(impl_->config)) {
+    if (!module.has_bias) names.push_back(bias_name(module.id));  // of zeros, if there is one
+  }
+  if (impl_->has_compared_head) {
+    for (const ModuleKind kind : {ModuleKind::kHead, ModuleKind::kEmbedding}) {
+      names.push_back(weight_name({kind}));
+    }
+  }
+  for (const std::string& name : names) {
+    if (const RawTensor* const tensor = impl_->table.find(name)) read.push_back(tensor);
+  }
+  return read;
 }
 std::span<const RawTensor> Checkpoint::tensors() const { return impl_->table.tensors(); }
 

@@ -121,6 +121,11 @@ class Checkpoint {
   // The file of a tensor of this checkpoint, and the offset of its first byte there.
   const std::filesystem::path& file_of(const RawTensor& tensor) const;
   int64_t offset_of(const RawTensor& tensor) const;
+  // Returns the files that hold tensors or metadata, each once.
+  std::vector<std::filesystem::path> weight_files() const;
+  // Returns the tensors of which open() has read the values: those that describe the layout of
+  // others, and those that belong to the config of a GGUF file.
+  std::vector<const RawTensor*> read_tensors() const;
 
   // Lets the kernel drop the pages of a tensor, or of all parts of a weight, that has been repacked
   // elsewhere; it stays readable (from the file again).

@@ -19,8 +19,10 @@ namespace forerun {
 namespace {
 
 constexpr std::string_view kTitle = "forerun tensor digests 1";
-constexpr size_t kDigestDigits = 32;
-constexpr std::uintmax_t kMaxFileBytes = 64 << 20;  // a tensor takes some 50 bytes
+constexpr size_t kTensorDigits = 32;
+constexpr size_t kChunkDigits = 64;
+// A tensor takes some 50 bytes, a chunk of a file some 80.
+constexpr std::uintmax_t kMaxFileBytes = 64 << 20;
 // File systems record times more coarsely than the system's clock: by up to 10 ms on Linux, by 2 s
 // on FAT.
 constexpr int64_t kSettledNs = 2'000'000'000;
@@ -36,9 +38,9 @@ std::string state_text(const FileState& state) {
 }
 
 bool is_digest(std::string_view text) {
-  return text.size() == kDigestDigits && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
-         });
+  return (text.size() == kTensorDigits || text.size() == kChunkDigits) &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
 }
 
 std::string read_text(const std::filesystem::path& file) {

@@ -1,4 +1,4 @@
-// Digests of one file's tensors, kept between starts. Internal to checkpoint/.
+// Digests of one file's tensors, or of its chunks, kept between starts. Internal to checkpoint/.
 #pragma once
 
 #include <cstdint>
@@ -28,8 +28,8 @@ std::optional<FileState> state_of_file(const std::filesystem::path& path, int de
 // than in `state`.
 bool is_settled(const FileState& state, int64_t now_ns);
 
-// Digests by the offset of their tensor's first byte. Two tensors of one file have the same offset
-// only if one is empty.
+// Digests by the offset of the first byte of their tensor or chunk. Two tensors of one file have
+// the same offset only if one is empty. Tensors and chunks are kept in folders of their own.
 using DigestsByPlace = std::map<int64_t, std::string>;
 
 // Returns the digests in `text`, the contents of a file of kept digests; nothing if they belong to

@@ -8,6 +8,10 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <system_error>
+
+#include "base/file_chunks.h"
 
 namespace forerun {
 namespace {
@@ -53,7 +57,11 @@ Result<MappedFile> MappedFile::open(const std::filesystem::path& path) {
     }
     bytes = {static_cast<const std::byte*>(address), length};
   }
-  return MappedFile(path, bytes, MappedRange::add(bytes, path.string(), fd, info.st_mtim));
+  // Chunks that are filled in are not read before.
+  std::error_code error;
+  std::optional<timespec> written = info.st_mtim;
+  if (std::filesystem::exists(path.parent_path() / kFilledFolderMark, error)) written.reset();
+  return MappedFile(path, bytes, MappedRange::add(bytes, path.string(), fd, written));
 }
 
 MappedFile::~MappedFile() {

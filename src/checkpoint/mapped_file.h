@@ -1,7 +1,8 @@
 // A whole file, mapped read-only. The system reads pages when they are first touched. If another
 // process shortens the file while it is mapped, touching the lost pages raises SIGBUS, as with any
 // mapping, or reads zeros after install_sigbus_handler(). check() reports that, and other changes
-// of the file.
+// of the file. It allows writes to a file beside kFilledFolderMark (base/file_chunks.h), because
+// they only fill holes.
 //
 // Const methods may be called from many threads.
 #pragma once

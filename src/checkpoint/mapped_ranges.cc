@@ -27,7 +27,7 @@ void say(std::string_view text) {
 }  // namespace
 
 MappedRange* MappedRange::add(std::span<const std::byte> bytes, const std::string& path, int fd,
-                              const timespec& written) {
+                              const std::optional<timespec>& written) {
   const std::lock_guard lock(changes);
   MappedRange* range = first_range.load();
   while (range != nullptr && !range->is_free_) range = range->next_;
@@ -90,8 +90,8 @@ std::string MappedRange::look_for_change() const {
     return "found " + std::to_string(now) + " bytes, it had " + std::to_string(bytes_.load()) +
            " when it was opened";
   }
-  if (is_there &&
-      (info.st_mtim.tv_sec != written_.tv_sec || info.st_mtim.tv_nsec != written_.tv_nsec)) {
+  if (is_there && written_ &&
+      (info.st_mtim.tv_sec != written_->tv_sec || info.st_mtim.tv_nsec != written_->tv_nsec)) {
     return "was written to after it was opened";
   }
   if (!is_there || is_unreadable_.load()) return "cannot be read any more";

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <ctime>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -18,9 +19,10 @@ namespace forerun {
 class MappedRange {
  public:
   // Adds a mapping and takes over the descriptor `fd`, which stays open until remove(). `bytes` may
-  // be empty.
+  // be empty. `written`: the file's modification time; nothing if writes to the file do not change
+  // bytes that have been read.
   static MappedRange* add(std::span<const std::byte> bytes, const std::string& path, int fd,
-                          const timespec& written);
+                          const std::optional<timespec>& written);
   // Removes a range; call it before the file is unmapped.
   static void remove(MappedRange* range);
   // Returns the range that contains `address`, or null. Valid until the range's file is closed.
@@ -47,7 +49,7 @@ class MappedRange {
   // Written only while the range is free.
   std::string path_;
   int fd_ = -1;
-  timespec written_{};  // modification time of the file when it was mapped
+  std::optional<timespec> written_;  // as in add()
   mutable std::atomic<bool> is_changed_{false};
   mutable std::mutex mutex_;    // guards change_ until is_changed_
   mutable std::string change_;  // message of check() once the file has changed

@@ -205,8 +205,18 @@ std::string_view TensorTable::described_by() const {
   return is_gguf() ? "the file's metadata" : "config.json";
 }
 
+std::span<const MappedFile> TensorTable::mapped_files() const {
+  return gguf_ != nullptr ? gguf_->files() : std::span(files_);
+}
+
+std::vector<std::filesystem::path> TensorTable::files() const {
+  std::vector<std::filesystem::path> paths;
+  for (const MappedFile& file : mapped_files()) paths.push_back(file.path());
+  return paths;
+}
+
 const MappedFile* TensorTable::mapped_file(const RawTensor& tensor) const {
-  for (const MappedFile& file : gguf_ != nullptr ? gguf_->files() : std::span(files_)) {
+  for (const MappedFile& file : mapped_files()) {
     const auto bytes = file.bytes();
     if (tensor.bytes.data() >= bytes.data() && tensor.bytes.data() <= bytes.data() + bytes.size()) {
       return &file;

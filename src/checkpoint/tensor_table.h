@@ -53,6 +53,8 @@ class TensorTable {
   const std::filesystem::path& file_of(const RawTensor& tensor) const;
   // Returns the offset of the tensor's first byte in that file.
   int64_t offset_of(const RawTensor& tensor) const;
+  // Returns the mapped files, including files without a tensor.
+  std::vector<std::filesystem::path> files() const;
   // Returns the file for messages about a missing tensor.
   const std::filesystem::path& main_file() const { return main_file_; }
 
@@ -63,6 +65,7 @@ class TensorTable {
   Status add_file(const std::filesystem::path& file, const std::vector<std::string>* listed);
   void finish();
   void sort_tensors();
+  std::span<const MappedFile> mapped_files() const;
   const MappedFile* mapped_file(const RawTensor& tensor) const;
   // Returns the tensor with this name in the files, or null.
   const RawTensor* find_spelled(std::string_view name) const;

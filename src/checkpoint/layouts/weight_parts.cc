@@ -173,7 +173,11 @@ Status WeightParts::find_part(const TensorTable& table, const std::string& modul
   }
   parts_.tensors[index] = tensor;
   tensors_.push_back({std::move(name), tensor});
-  if (part.role == PartRole::kZeros && !scheme.has_zeros) {
+  const bool is_zeros = part.role == PartRole::kZeros && !scheme.has_zeros;
+  if (is_zeros || part.role == PartRole::kShape || part.role == PartRole::kOrder) {
+    read_tensors_.push_back(tensor);
+  }
+  if (is_zeros) {
     if (!is_all_zero(*tensor)) {
       return part_disagrees(tensor->name, "zero points, though config.json says symmetric",
                             "none, or zeros only");

@@ -109,6 +109,8 @@ class WeightParts {
   // Returns all tensors of the weight, with their names in Hugging Face's files.
   const std::vector<ModuleTensor>& tensors() const { return tensors_; }
   int64_t stored_bytes() const;
+  // Returns the tensors of which find() has read the values.
+  const std::vector<const RawTensor*>& read_tensors() const { return read_tensors_; }
 
   // Writes inputs [first, first + count) of output `out` as f32, in the layer's order.
   void widen(int64_t out, int64_t first, int64_t count, float* to) const;
@@ -144,6 +146,7 @@ class WeightParts {
   PartTensors parts_;
   bool has_zeros_ = true;
   std::vector<ModuleTensor> tensors_;
+  std::vector<const RawTensor*> read_tensors_;  // pointers into the table
   // Empty if the inputs of each group are contiguous, else:
   std::vector<int32_t> group_of_;  // [in] the group of an input
   std::vector<int32_t> order_;     // [in] inputs sorted by group
