@@ -16,6 +16,8 @@ enum class FrameKind : uint8_t {
   kNotice,    // from the coordinator to all stages: an Outcome
   kEnd,       // from the coordinator: the launch is over, with the reason
   kLost,      // to the coordinator: the sender cannot go on (Loss)
+  kChunkAsk,  // to the coordinator: a stage wants a chunk of a file (file_frames.h)
+  kChunk,     // to a stage: the chunk
   kStep,      // to a stage: a Step's status and its StageMessage
   kTasks,     // to the last stage: the tasks of the Step's rows
   kDrop,      // to every stage: rows that may be dropped

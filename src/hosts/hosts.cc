@@ -144,6 +144,9 @@ Status Hosts::answer() {
 }
 
 Result<Incoming> Hosts::next() {
+  // Nothing more comes then.
+  FORERUN_RETURN_IF_ERROR(failure());
+  if (dismissed_) return dismissal_;
   FORERUN_ASSIGN_OR_RETURN(Incoming incoming, messenger_.receive(Clock::now() + kLongestRound));
   if (!incoming.lost.ok()) {
     note_failure(incoming.lost.with_context(describe(incoming.from)), incoming.from);
@@ -160,18 +163,22 @@ Result<Incoming> Hosts::next() {
     if (is_lost && loss.rank != incoming.from) {
       note_failure(why.with_context(describe(incoming.from)), loss.rank);
     }
-    if (incoming.kind == FrameKind::kEnd) note_end();
-    if (why.ok()) return Status(StatusCode::kCancelled, "the coordinator has ended the launch");
+    if (incoming.kind == FrameKind::kEnd) {
+      note_end();
+      if (!why.ok()) dismissal_ = why;
+    }
+    if (why.ok()) return dismissal_;
     return incoming.kind == FrameKind::kEnd ? why : why.with_context(describe(incoming.from));
   }
   return incoming;
 }
 
-Result<std::vector<Bytes>> Hosts::gather() {
+Result<std::vector<Bytes>> Hosts::gather(const Answer& answer) {
   std::vector<Bytes> reports(static_cast<size_t>(num_stages()));
   std::vector<bool> has_come(reports.size(), false);
   for (size_t left = reports.size(); left > 0;) {
     FORERUN_ASSIGN_OR_RETURN(const Incoming incoming, next());
+    if (incoming.kind == FrameKind::kChunkAsk && answer) FORERUN_RETURN_IF_ERROR(answer(incoming));
     if (incoming.kind != FrameKind::kReport) continue;
     const auto stage = static_cast<size_t>(incoming.from) - 1;
     Outcome outcome;
@@ -222,18 +229,13 @@ Result<Bytes> Hosts::take_notice() {
   }
 }
 
-namespace {
-
-// Compares a report with the coordinator's facts; fails at the first one that differs.
-Status compare(const HostFacts& facts, const std::string& who, const Bytes& report,
-               const std::string& coordinator) {
-  HostFacts pairs;
-  FORERUN_RETURN_IF_ERROR(from_bytes("facts", report, pairs));
-  std::map<std::string, std::string> reported(pairs.begin(), pairs.end());
+Status Hosts::compare_facts(const HostFacts& facts, int32_t rank,
+                            const HostFacts& reported_facts) const {
+  std::map<std::string, std::string> reported(reported_facts.begin(), reported_facts.end());
   const auto differs = [&](const std::string& name, const std::string& found,
                            const std::string& value) {
-    return Status(StatusCode::kInvalidArgument, name + ": " + who + " has " + found + ", " +
-                                                    coordinator + " has " + value +
+    return Status(StatusCode::kInvalidArgument, name + ": " + describe(rank) + " has " + found +
+                                                    ", " + describe(0) + " has " + value +
                                                     "; accepted: the same in all processes");
   };
   const auto quoted = [](const std::string& value) { return "'" + value + "'"; };
@@ -248,17 +250,16 @@ Status compare(const HostFacts& facts, const std::string& who, const Bytes& repo
   return differs(name, quoted(value), "none");
 }
 
-}  // namespace
-
 Result<Bytes> Hosts::settle(const Result<Bytes>& own_report,
-                            const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide) {
+                            const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide,
+                            const Answer& answer) {
   if (!is_coordinator()) {
     report(own_report);
     return take_notice();
   }
   auto decided = [&]() -> Result<Bytes> {
     FORERUN_RETURN_IF_ERROR(own_report.status());
-    FORERUN_ASSIGN_OR_RETURN(const std::vector<Bytes> reports, gather());
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<Bytes> reports, gather(answer));
     return decide(reports);
   }();
   give_notice(decided);
@@ -267,15 +268,16 @@ Result<Bytes> Hosts::settle(const Result<Bytes>& own_report,
 
 Status Hosts::agree(const Result<HostFacts>& facts) {
   const Result<Bytes> own_facts = facts.ok() ? Result<Bytes>(to_bytes(*facts)) : facts.status();
-  return settle(
-             own_facts,
-             [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
-               for (int32_t rank = 1; rank <= num_stages(); ++rank) {
-                 FORERUN_RETURN_IF_ERROR(compare(
-                     *facts, describe(rank), reports[static_cast<size_t>(rank) - 1], describe(0)));
-               }
-               return Bytes();
-             })
+  return settle(own_facts,
+                [&](const std::vector<Bytes>& reports) -> Result<Bytes> {
+                  for (int32_t rank = 1; rank <= num_stages(); ++rank) {
+                    HostFacts reported;
+                    FORERUN_RETURN_IF_ERROR(
+                        from_bytes("facts", reports[static_cast<size_t>(rank) - 1], reported));
+                    FORERUN_RETURN_IF_ERROR(compare_facts(*facts, rank, reported));
+                  }
+                  return Bytes();
+                })
       .status();
 }
 

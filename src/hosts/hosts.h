@@ -79,13 +79,19 @@ class Hosts {
   // rank; the message names the fact, both ranks and both values. If `facts` is not ok, this rank
   // cannot go on, and all ranks receive the failure.
   Status agree(const Result<HostFacts>& facts);
+  // Compares the facts that rank `rank` has reported with the coordinator's, as agree() does.
+  Status compare_facts(const HostFacts& facts, int32_t rank, const HostFacts& reported) const;
+  // Answers a kChunkAsk that comes before the sender's report.
+  using Answer = std::function<Status(const Incoming&)>;
   // Runs one round: the coordinator passes the reports of all stages to its `decide` and sends the
-  // result to all ranks, which return it. A failure of any rank ends the launch.
+  // result to all ranks, which return it. A failure of any rank ends the launch. Without `answer`,
+  // the coordinator drops asks.
   Result<Bytes> settle(const Result<Bytes>& own_report,
-                       const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide);
+                       const std::function<Result<Bytes>(const std::vector<Bytes>&)>& decide,
+                       const Answer& answer = {});
   // On the coordinator: receives the report of every stage, in order. If a stage has failed or is
   // lost, returns its failure with its name.
-  Result<std::vector<Bytes>> gather();
+  Result<std::vector<Bytes>> gather(const Answer& answer = {});
   // On a stage: sends its report to the coordinator.
   void report(const Result<Bytes>& own_report);
   // On the coordinator: sends the same notice to all stages. A failure ends the launch.
@@ -94,6 +100,9 @@ class Hosts {
   Result<Bytes> take_notice();
   // Fills `loss` from a frame of kLost. Fails with kCorrupt if the frame is invalid.
   Status read_loss(const Incoming& incoming, Loss& loss) const;
+  // Returns the next frame, of any rank, before the messenger has a listener. Fails where a rank is
+  // lost or the launch has ended, and from then on with the same reason.
+  Result<Incoming> next();
   // Ends the launch and sends `why` to all ranks. Further calls do nothing.
   void end(const Status& why);
   // Records that the listener has received the coordinator's kEnd: from now on nothing is sent to
@@ -104,13 +113,12 @@ class Hosts {
   Hosts(std::unique_ptr<Transport> transport, const HostsOptions& options);
   Status greet();
   Status answer();
-  // Returns the next frame of any rank.
-  Result<Incoming> next();
 
   const HostsOptions options_;
   std::vector<std::string> names_;  // names of hosts by rank; only on the coordinator
   bool ended_ = false;
   bool dismissed_ = false;
+  Status dismissal_{StatusCode::kCancelled, "the coordinator has ended the launch"};
   mutable std::mutex failing_;
   Status failure_;
   std::optional<int32_t> failed_rank_;

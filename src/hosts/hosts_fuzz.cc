@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "hosts/file_frames.h"
 #include "hosts/frame_kind.h"
 #include "hosts/host_file.h"
 #include "hosts/launch_frames.h"
@@ -78,6 +79,23 @@ void read_whole(std::span<const std::byte> bytes) {
   if (!std::equal(again.begin(), again.end(), bytes.begin(), bytes.end())) std::abort();
 }
 
+// A manifest and ranges that pass the checks stay within the manifest's files.
+void read_manifest(std::span<const std::byte> bytes) {
+  std::pair<FileManifest, std::vector<ManifestRange>> sent;
+  if (!from_bytes("sent", bytes, sent).ok()) return;
+  const auto& [manifest, ranges] = sent;
+  if (!check_manifest(manifest).ok() || manifest_key(manifest).size() != 2 * kSha256Bytes) return;
+  for (const ManifestFile& file : manifest.files) {
+    if (file.name.find('/') != std::string::npos || file.name.starts_with("..")) std::abort();
+    if (file.chunks() > 0) (void)file.digest(file.chunks() - 1);
+  }
+  if (!check_ranges(manifest, ranges).ok()) return;
+  for (const ChunkId& id : chunks_of(ranges)) {
+    if (!check_chunk(manifest, id).ok()) std::abort();
+    (void)describe(manifest, id);
+  }
+}
+
 // An accepted host file must give the same hosts when each host's line() is read again.
 void read_host_file(std::string_view text) {
   const auto hosts = parse_host_file(text, "hosts");
@@ -99,7 +117,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (all.empty()) return 0;
   const auto bytes = all.subspan(1);
   WireReader from(bytes);
-  switch (data[0] % 6) {
+  switch (data[0] % 7) {
     case 0:
       read_step(from, bytes);
       break;
@@ -114,6 +132,11 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       break;
     case 4:
       read_host_file({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+      break;
+    case 5:
+      read_manifest(bytes);
+      read_whole<ChunkAsk>(bytes);
+      read_whole<ChunkAnswer>(bytes);
       break;
     default:
       read_whole<Greeting>(bytes);

@@ -17,7 +17,7 @@ namespace forerun {
 // texts and a Status (wire_writer.h), greetings and reports (hosts), pings and refusals
 // (supervisor). It must change whenever one of these formats changes. engine/load/host_agreement.cc
 // and the supervisor's first message refuse another build.
-inline constexpr uint16_t kFrameVersion = 3;
+inline constexpr uint16_t kFrameVersion = 4;
 inline constexpr size_t kFrameHeaderBytes = 23;
 
 struct FrameHeader {
