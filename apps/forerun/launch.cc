@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/status_macros.h"
+#include "engine/load/model_transfer.h"
 #include "engine/load/stage_host.h"
 #include "host_flags.h"
 #include "hosts/host_file.h"
@@ -151,6 +152,19 @@ Command with_hosts(CLI::App* command, EngineOptions* engine, std::function<Statu
           "between them; one failure more ends the command")
       ->check(CLI::Range(0, 1000000))
       ->capture_default_str()
+      ->group(kGroup);
+  command
+      ->add_option("--send-model", engine->send_model,
+                   "To which hosts the model is sent, each what its stage needs: missing (those on "
+                   "which --model names nothing), always, never")
+      ->check(CLI::IsMember(send_model_names()))
+      ->capture_default_str()
+      ->group(kGroup);
+  command
+      ->add_option("--model-cache", engine->model_cache,
+                   "Folder in which a host keeps what it is sent (default: ~/.cache/forerun/models "
+                   "there)")
+      ->type_name("DIR")
       ->group(kGroup);
   add_host_flags(*command, flags->hosts, kGroup);
   return {command,

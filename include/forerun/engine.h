@@ -65,6 +65,12 @@ struct EngineOptions {
   // target's stages, each on the `devices` of its host; the draft runs on devices of this process.
   // Null: everything runs in this process.
   std::shared_ptr<Hosts> hosts;
+  // With `hosts`: to which of them the coordinator sends what their stages need of the target.
+  // "missing": to those on which `model` names nothing; "always": to all; "never".
+  std::string send_model = "missing";
+  // The folder in which such a host keeps what it was sent. Empty: $XDG_CACHE_HOME/forerun/models
+  // of that host, by default ~/.cache/forerun/models.
+  std::string model_cache;
   // Measures and tries splits of `devices` between both models, and both models sequentially on all
   // devices, and keeps the fastest. EngineInfo::planner_report shows the results, and the splits
   // that were left out because they cannot be loaded or run. Needs a draft model. Loads the models

@@ -20,6 +20,7 @@
 #include "engine/load/loaded_models.h"
 #include "engine/load/make_executor.h"
 #include "engine/load/model_facts.h"
+#include "engine/load/model_transfer.h"
 #include "engine/load/models_to_load.h"
 #include "engine/load/numerics_options.h"
 #include "engine/load/opened_model.h"
@@ -114,6 +115,7 @@ class EngineImpl : public Engine {
   std::string draft_context_;  // line of fit_draft_context() for the log; may be empty
   std::optional<EngineText> text_;
   Placement placement_;
+  std::unique_ptr<ModelTransfer> transfer_;  // only where a host lacks the target
   ModelsToLoad to_load_;
   std::unique_ptr<LoadedModels> models_;
   std::unique_ptr<StepEmulator> emulator_;
@@ -163,6 +165,11 @@ Status EngineImpl::open() {
     to_load_.emulated_stages = emulator_->profile().stages->stages;
   }
   if (options_.hosts == nullptr) return Status();
+  FORERUN_ASSIGN_OR_RETURN(transfer_, ModelTransfer::offer(to_load_, placement_));
+  if (transfer_ != nullptr) {
+    to_load_.stage_layers = transfer_->stage_layers();
+    to_load_.transfer = transfer_.get();
+  }
   FORERUN_RETURN_IF_ERROR(options_.hosts->agree(facts_of_host(options_, to_load_, placement_)));
   return agree_on_isa(*options_.hosts);
 }

@@ -40,6 +40,8 @@ void visit_fields(Visitor& visit, MaybeConst<EngineOptions> auto& options) {
   visit("draft_window", options.draft_window);
   visit("share_prefixes", options.share_prefixes);
   visit("step_budget_ms", options.step_budget_ms);
+  visit("send_model", options.send_model);
+  visit("model_cache", options.model_cache);
   visit("cost_cache", options.cost_cache);
   visit("measure_anew", options.measure_anew);
   visit("emulate", options.emulate);

@@ -1,9 +1,12 @@
 #include "engine/load/check_options.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "base/status_macros.h"
+#include "engine/load/model_transfer.h"
 #include "views/view_table.h"
 
 namespace forerun {
@@ -69,6 +72,11 @@ Status check_options(const EngineOptions& options, const Placement& placement) {
     return Status(StatusCode::kInvalidArgument, "max_active_requests: found " +
                                                     std::to_string(options.max_active_requests) +
                                                     "; accepted: at least 1");
+  }
+  const std::vector<std::string>& names = send_model_names();
+  if (std::find(names.begin(), names.end(), options.send_model) == names.end()) {
+    return Status(StatusCode::kInvalidArgument, "send_model: found '" + options.send_model +
+                                                    "'; accepted: missing, always, never");
   }
   constexpr double kLongestBudgetMs = 60'000.0;
   if (!(options.step_budget_ms >= 0.0 && options.step_budget_ms <= kLongestBudgetMs)) {

@@ -35,6 +35,7 @@ inline ModelsToLoad demo_to_load(const EngineOptions& options, bool has_draft = 
   models.models[0].opened = &demo_pair().target;
   if (has_draft) models.models[1].opened = demo_pair().draft_or_null();
   models.options = &options;
+  models.stage_layers = options.stage_layers;
   return models;
 }
 

@@ -42,12 +42,12 @@ std::string numbers(const std::vector<int32_t>& list) {
 
 }  // namespace
 
+HostFacts build_facts() { return {{"version", FORERUN_VERSION}, {"build", build_fingerprint()}}; }
+
 HostFacts facts_of_host(const EngineOptions& options, const ModelsToLoad& to_load,
                         const Placement& placement) {
   const OpenedModel& target = *to_load.of(Role::kTarget).opened;
-  HostFacts facts = {{"version", FORERUN_VERSION},
-                     {"build", build_fingerprint()},
-                     {"kind of devices", placement.target.on_gpus() ? "cuda" : "cpu"}};
+  HostFacts facts = {{"kind of devices", placement.target.on_gpus() ? "cuda" : "cpu"}};
   for (auto& [name, value] : description_facts(target.checkpoint)) {
     facts.emplace_back(std::move(name), std::move(value));
   }

@@ -7,8 +7,11 @@
 
 namespace forerun {
 
-// Returns the version and build, the options that stages depend on, the content of the files beside
-// the target's weights, and the names, types and shapes of its tensors. Reads no weights.
+// Returns the version and build, on which everything else that processes send depends.
+HostFacts build_facts();
+
+// Returns the options that stages depend on, the content of the files beside the target's weights,
+// and the names, types and shapes of its tensors. Reads no weights.
 HostFacts facts_of_host(const EngineOptions& options, const ModelsToLoad& to_load,
                         const Placement& placement);
 

@@ -7,6 +7,7 @@
 #include "engine/load/gpus_apart.h"
 #include "engine/load/load_stages.h"
 #include "engine/load/memory_agreement.h"
+#include "engine/load/model_transfer.h"
 #include "engine/load/placed_models.h"
 #include "engine/load/stage_facts.h"
 #include "engine/load/stage_memory.h"
@@ -61,7 +62,18 @@ Status load_in_launch(const ModelsToLoad& models, const MemoryPlan& memory, Plac
   Hosts& hosts = *models.options->hosts;
   const Result<std::vector<TensorFact>> weights = load_and_digest(models, memory, placed);
   FORERUN_RETURN_IF_ERROR(exchange_facts(hosts, weights.status(), placed.of(Role::kTarget)));
-  return agree_on_weights(hosts, *weights);
+  const Status agreed = agree_on_weights(hosts, *weights);
+  if (!agreed.ok() && models.transfer != nullptr) models.transfer->doubt();
+  return agreed;
+}
+
+// Before anything looks at a weight of the layers that are loaded here.
+Status complete_transfer(const ModelsToLoad& models, const PlacedModels& placed) {
+  if (models.transfer == nullptr) return {};
+  const PlacedModel& target = placed.of(Role::kTarget);
+  const LayerRange own =
+      models.options->hosts->is_coordinator() ? LayerRange() : target.stage_here().layers;
+  return models.transfer->complete(target.opened->checkpoint, own);
 }
 
 }  // namespace
@@ -69,6 +81,7 @@ Status load_in_launch(const ModelsToLoad& models, const MemoryPlan& memory, Plac
 Result<std::unique_ptr<LoadedModels>> load_models(const ModelsToLoad& models,
                                                   const Placement& placement) {
   FORERUN_ASSIGN_OR_RETURN(PlacedModels placed, place_stages(models, placement));
+  FORERUN_RETURN_IF_ERROR(complete_transfer(models, placed));
   FORERUN_ASSIGN_OR_RETURN(MemoryPlan memory, plan(models, placed));
   Hosts* const hosts = models.options->hosts.get();
   FORERUN_RETURN_IF_ERROR(hosts == nullptr ? load_stages(models, memory, placed)

@@ -1,19 +1,16 @@
 #include "engine/load/load_stages.h"
 
 #include <chrono>
-#include <cmath>
-#include <cstdint>
-#include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "base/log.h"
 #include "base/status_macros.h"
 #include "checkpoint/weight_files.h"
 #include "engine/load/gpu.h"
+#include "engine/load/progress_text.h"
 #include "engine/load/tap_plan.h"
 #include "model/cpu_decoder.h"
 #include "model/held_tensors.h"
@@ -21,27 +18,6 @@
 
 namespace forerun {
 namespace {
-
-constexpr double kGigabyte = 1e9;
-
-std::string one_digit(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f", value);
-  return text;
-}
-
-// Returns a text such as "loading target: 1.3 of 4.9 GB, 1.1 GB/s, 4 s left"; the numbers appear
-// only for at least one gigabyte.
-std::string describe_loading(Role role, double fraction, double bytes, double seconds) {
-  std::string text = std::string("loading ") + role_name(role);
-  if (bytes < kGigabyte) return text;
-  text += ": " + one_digit(fraction * bytes / kGigabyte) + " of " + one_digit(bytes / kGigabyte) +
-          " GB";
-  if (seconds < 0.5 || fraction <= 0.0) return text;
-  const double left = seconds / fraction * (1.0 - fraction);
-  return text + ", " + one_digit(fraction * bytes / kGigabyte / seconds) + " GB/s, " +
-         std::to_string(static_cast<int64_t>(std::ceil(left))) + " s left";
-}
 
 // Returns a function that converts the loaded fraction of a stage to that of its model and reports
 // it; empty if the options have no on_progress.
@@ -55,7 +31,8 @@ std::function<void(double)> progress_of(const ModelsToLoad& models, Role role,
   const auto begun = std::chrono::steady_clock::now();
   return [&on_progress, role, layers, num_layers, bytes, begun](double fraction) {
     const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begun;
-    on_progress(describe_loading(role, fraction, bytes, passed.count()),
+    on_progress(describe_progress(std::string("loading ") + role_name(role), fraction, bytes,
+                                  passed.count()),
                 (layers.begin + fraction * layers.size()) / num_layers);
   };
 }

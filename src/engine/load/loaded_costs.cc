@@ -10,22 +10,6 @@
 
 namespace forerun {
 
-std::string default_cost_cache() {
-  // The XDG base directory specification says that relative paths must be ignored.
-  const auto absolute = [](const char* variable) {
-    const char* const value = std::getenv(variable);
-    return value != nullptr && *value == '/' ? std::filesystem::path(value)
-                                             : std::filesystem::path();
-  };
-  std::filesystem::path cache = absolute("XDG_CACHE_HOME");
-  if (cache.empty()) {
-    const std::filesystem::path home = absolute("HOME");
-    if (home.empty()) return "";
-    cache = home / ".cache";
-  }
-  return (cache / "forerun" / "step-costs").string();
-}
-
 CostPlace cost_place(const ModelsToLoad& to_load, const LoadedModels& models) {
   const std::string& folder = to_load.options->cost_cache;
   if (folder.empty()) return {};

@@ -50,6 +50,7 @@ Result<ModelsToLoad> models_to_load(const EngineOptions& options, const Placemen
                      {draft, numerics.draft_weights.value_or(WeightOverride::kAsStored)}}};
   to_load.activation = numerics.activation;
   to_load.options = &options;
+  to_load.stage_layers = options.stage_layers;
   return to_load;
 }
 

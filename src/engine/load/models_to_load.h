@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "engine/load/device_spec.h"
 #include "engine/load/opened_model.h"
@@ -15,6 +16,8 @@
 
 namespace forerun {
 
+class ModelTransfer;  // engine/load/model_transfer.h
+
 // All pointers must outlive the loaded models.
 struct ModelsToLoad {
   struct Model {
@@ -25,6 +28,8 @@ struct ModelsToLoad {
   Activation activation = Activation::kBf16;
   const EngineOptions* options = nullptr;  // context, KV memory, progress, hosts
   int32_t emulated_stages = 1;             // number of stages of the emulated target
+  std::vector<int32_t> stage_layers;       // layers of each stage of the target; empty: balanced
+  ModelTransfer* transfer = nullptr;       // null: every process has the target's files
 
   const Model& of(Role role) const { return models[static_cast<size_t>(role)]; }
 };

@@ -59,7 +59,7 @@ Status place_model(const ModelsToLoad& models, Role role, const ModelPlacement& 
       const std::vector<LayerRange> layers,
       plan_stages(models.of(role).opened->checkpoint, models.of(role).weights, models.activation,
                   placement.on_gpus(), placement.num_stages(),
-                  role == Role::kTarget ? options.stage_layers : std::vector<int32_t>()));
+                  role == Role::kTarget ? models.stage_layers : std::vector<int32_t>()));
   for (int32_t idx = 0; idx < placement.num_stages(); ++idx) {
     const ModelPlacement& place = placement.stage(idx);
     PlacedStage& stage = placed.of(role).stages.emplace_back();

@@ -9,6 +9,7 @@
 #include "engine/load/host_agreement.h"
 #include "engine/load/host_placement.h"
 #include "engine/load/load_models.h"
+#include "engine/load/model_transfer.h"
 #include "engine/load/models_to_load.h"
 #include "engine/load/opened_model.h"
 #include "exec/stages/stage_worker.h"
@@ -24,6 +25,7 @@ constexpr std::chrono::milliseconds kCoordinatorsWord{1000};
 
 struct OpenedStage {
   Placement placement;
+  std::unique_ptr<ModelTransfer> transfer;
   std::optional<OpenedModels> opened;
   ModelsToLoad to_load;
 };
@@ -38,10 +40,22 @@ Result<HostFacts> open_stage(const EngineOptions& options, OpenedStage& stage) {
   return facts_of_host(options, stage.to_load, stage.placement);
 }
 
-Status load_and_serve(const EngineOptions& options) {
+// Opens this host's copy of the model, or, where there is none, what the coordinator sends of it.
+Result<HostFacts> open_or_receive(EngineOptions& options, OpenedStage& stage) {
+  const bool lacks_model = ModelTransfer::report(options);
+  Result<HostFacts> facts = lacks_model ? HostFacts() : open_stage(options, stage);
+  FORERUN_ASSIGN_OR_RETURN(stage.transfer, ModelTransfer::accept(lacks_model, options));
+  if (lacks_model) facts = open_stage(options, stage);
+  if (stage.transfer == nullptr) return facts;
+  stage.to_load.stage_layers = stage.transfer->stage_layers();
+  stage.to_load.transfer = stage.transfer.get();
+  return facts;
+}
+
+Status load_and_serve(EngineOptions& options) {
   Hosts& hosts = *options.hosts;
   OpenedStage stage;
-  FORERUN_RETURN_IF_ERROR(hosts.agree(open_stage(options, stage)));
+  FORERUN_RETURN_IF_ERROR(hosts.agree(open_or_receive(options, stage)));
   FORERUN_RETURN_IF_ERROR(agree_on_isa(hosts));
   FORERUN_ASSIGN_OR_RETURN(const std::unique_ptr<LoadedModels> models,
                            load_models(stage.to_load, stage.placement));

@@ -1,7 +1,6 @@
 #include "engine/load/weight_agreement.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <map>
 #include <string_view>
 #include <utility>
@@ -9,6 +8,7 @@
 #include "base/status_macros.h"
 #include "checkpoint/tensor_digests.h"
 #include "device/cpu/team.h"
+#include "engine/load/cache_folders.h"
 #include "model/held_tensors.h"
 #include "wire/wire_reader.h"
 #include "wire/wire_writer.h"
@@ -26,19 +26,12 @@ namespace {
 
 constexpr const char* kFolder = "tensor-digests";
 
-// Returns the folder of kept digests: inside the folder of the user's Step costs, or, if this host
-// cannot create that, inside the host's own cache folder.
-std::filesystem::path digest_folder(const EngineOptions& options) {
-  if (options.cost_cache.empty()) return {};
-  std::error_code error;
-  const std::filesystem::path given = std::filesystem::path(options.cost_cache) / kFolder;
-  std::filesystem::create_directories(given, error);
-  if (!error) return given;
-  const std::string costs = default_cost_cache();
-  return costs.empty() ? std::filesystem::path() : std::filesystem::path(costs) / kFolder;
-}
-
 }  // namespace
+
+int32_t digest_threads(const EngineOptions& options) {
+  return std::max<int32_t>(
+      1, static_cast<int32_t>(available_cores().size()) / options.hosts->place().ranks);
+}
 
 Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint,
                                                     std::span<const LayerRange> layers,
@@ -47,9 +40,8 @@ Result<std::vector<TensorFact>> digest_held_tensors(const Checkpoint& checkpoint
   std::vector<const RawTensor*> tensors;
   for (const ModuleTensor& each : held) tensors.push_back(each.tensor);
   DigestOptions how;
-  how.folder = digest_folder(options);
-  how.threads = std::max<int32_t>(
-      1, static_cast<int32_t>(available_cores().size()) / options.hosts->place().ranks);
+  how.folder = digest_folder(options, kFolder);
+  how.threads = digest_threads(options);
   if (options.on_progress) {
     how.progress = [&options](double fraction) {
       options.on_progress("comparing weights", fraction);

@@ -15,6 +15,10 @@
 
 namespace forerun {
 
+// Returns the number of threads with which this process makes digests: its share of the machine's
+// processors.
+int32_t digest_threads(const EngineOptions& options);
+
 struct TensorFact {
   std::string name;    // ModuleTensor::name
   std::string file;    // the file that holds it on this host
