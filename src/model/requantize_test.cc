@@ -390,8 +390,8 @@ TEST(ModuleReads, KeepMixedFormatsOnGpus) {
     return text;
   };
   EXPECT_EQ(read_as(kQ6_K, kQ6_K, kQ4_K), "q6_k q4_k q6_k q4_k q4_k q6_k ");
-  EXPECT_EQ(read_as(kQ8_0, kQ5_0, kQ4_K), "q8_0 bf16 bf16 q4_k q4_k q8_0 ");
-  EXPECT_EQ(read_as(kQ5_0, kQ4_K, kQ6_K), "bf16 q4_k q4_k bf16 bf16 bf16 ");
+  EXPECT_EQ(read_as(kQ8_0, kQ5_0, kQ4_K), "q8_0 q4_k q5_0 q4_k q4_k q8_0 ");
+  EXPECT_EQ(read_as(kQ5_0, kQ4_K, kQ6_K), "q5_0 q4_k q4_k bf16 bf16 q5_0 ");
 }
 
 TEST(WeightOverride, NamesAndFormats) {

@@ -96,10 +96,9 @@ std::vector<Precision> precisions() {
   int4_group128.awq_group_size = 128;
   all.push_back({.name = "int4_group128", .spec = int4_group128});
   // What GPUs read as it is stored, a format at a time.
-  for (const auto format : {BlockFormat::kQ8_0, BlockFormat::kQ4_0, BlockFormat::kQ4_1,
-                            BlockFormat::kQ4_K, BlockFormat::kQ5_K, BlockFormat::kQ6_K}) {
-    gguf.gguf_formats = {format};
-    all.push_back({.name = std::string(block_format(format).name), .spec = gguf});
+  for (const BlockFormatInfo& blocks : block_formats()) {
+    gguf.gguf_formats = {blocks.format};
+    all.push_back({.name = std::string(blocks.name), .spec = gguf});
   }
   // As Q4_K_M files, with the embedding as the head: V and down of the first layer are in another
   // format than what is beside them, in the second Q.

@@ -29,6 +29,13 @@ enum class LinearFormat : uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,
+  kQ5_0,
+  kQ5_1,
+  kIq4Nl,
+  kIq4Xs,
+  kMxfp4,
+  kQ3_K,
+  kQ2_K,
   kFp8,  // e4m3, with an f32 scale for each output and 64 inputs
 };
 
@@ -59,6 +66,13 @@ inline constexpr UnitFormat kUnitFormats[] = {
     {LinearFormat::kQ4_K, WeightFormat::kQ4_K, "q4_k", 128, 4, 384, 120, 800, 1300, 731},
     {LinearFormat::kQ5_K, WeightFormat::kQ5_K, "q5_k", 128, 5, 384, 130, 900, 1350, 759},
     {LinearFormat::kQ6_K, WeightFormat::kQ6_K, "q6_k", 128, 6, 320, 130, 900, 1300, 731},
+    {LinearFormat::kQ5_0, WeightFormat::kQ5_0, "q5_0", 128, 5, 256, 115, 800, 950, 534},
+    {LinearFormat::kQ5_1, WeightFormat::kQ5_1, "q5_1", 128, 5, 512, 130, 900, 1450, 815},
+    {LinearFormat::kIq4Nl, WeightFormat::kIq4Nl, "iq4_nl", 128, 4, 256, 120, 850, 1000, 562},
+    {LinearFormat::kIq4Xs, WeightFormat::kIq4Xs, "iq4_xs", 128, 4, 256, 120, 850, 1000, 562},
+    {LinearFormat::kMxfp4, WeightFormat::kMxfp4, "mxfp4", 64, 4, 128, 50, 330, 430, 242},
+    {LinearFormat::kQ3_K, WeightFormat::kQ3_K, "q3_k", 128, 3, 384, 120, 850, 950, 534},
+    {LinearFormat::kQ2_K, WeightFormat::kQ2_K, "q2_k", 128, 2, 384, 120, 850, 1300, 731},
     {LinearFormat::kFp8, WeightFormat::kFp8, "fp8", 64, 8, 128, 50, 330, 400, 225},
 };
 constexpr const UnitFormat& unit_format(LinearFormat format) {

@@ -74,7 +74,14 @@ const Case kCases[] = {
     {"llama_q4_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ4_K}},
     {"llama_q5_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ5_K}},
     {"llama_q6_k", "llama", 256, 512, 8, 2, 64, 0, kPlain, 0, DType::kF32, false, {kQ6_K}},
-    // Q, K and V have two and three runs; gate and up become bf16 in the second.
+    {"qwen2_q5_0", "qwen2", 256, 512, 8, 2, 64, 0, kPlain, 0, DType::kF32, true, {kQ5_0}},
+    {"llama_q5_1", "llama", 256, 512, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ5_1}},
+    {"llama_iq4_nl", "llama", 256, 512, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kIq4Nl}},
+    {"qwen3_iq4_xs", "qwen3", 256, 512, 4, 2, 128, 0, kPlain, 0, DType::kF32, false, {kIq4Xs}},
+    {"llama_mxfp4", "llama", 192, 320, 4, 2, 64, 0, kPlain, 0, DType::kF32, false, {kMxfp4}},
+    {"llama_q3_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ3_K}},
+    {"llama_q2_k", "llama", 512, 1024, 8, 4, 64, 0, kPlain, 0, DType::kF32, false, {kQ2_K}},
+    // Q, K and V in two and three runs; gate and up become bf16 in the second.
     {"qwen2_q4_k_m",
      "qwen2",
      512,

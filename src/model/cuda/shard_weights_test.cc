@@ -88,6 +88,14 @@ std::vector<Toy> toys() {
   spec.tied = true;
   all.push_back({"q6_k_tied", spec, false, LinearFormat::kQ6_K});
   spec.tied = false;
+  spec.gguf_formats = {BlockFormat::kQ3_K};
+  all.push_back({"q3_k", spec, false, LinearFormat::kQ3_K});
+  spec.gguf_formats = {BlockFormat::kMxfp4};
+  spec.hidden_size = 192;
+  spec.intermediate_size = 320;
+  all.push_back({"mxfp4", spec, false, LinearFormat::kMxfp4});
+  spec.hidden_size = 256;
+  spec.intermediate_size = 1536;
   spec.gguf_formats = kMixed;
   all.push_back({"q4_k_m", spec, false, std::nullopt, true});
   spec = base;
@@ -285,10 +293,10 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
 
 // Returns the formats of a layer's weights, each with the number of its parts and its first output.
 std::string runs_of(const std::vector<BlockFormat>& formats, bool gate_up = false,
-                    WeightOverride weights = WeightOverride::kAsStored) {
+                    WeightOverride weights = WeightOverride::kAsStored, int32_t hidden = 256) {
   ToySpec spec;
   spec.num_layers = 1;
-  spec.hidden_size = spec.intermediate_size = 256;
+  spec.hidden_size = spec.intermediate_size = hidden;
   spec.gguf_formats = formats;
   const TempDir dir;
   toy_gguf(spec).write(dir.path() / "toy.gguf");
@@ -317,9 +325,10 @@ TEST(MixedFormats, AreAWeightForEachRun) {
   EXPECT_EQ(runs_of({kQ4_K, kQ6_K}), "1 q6_k from 0, 1 q4_k from 256, 1 q6_k from 384");
   EXPECT_EQ(runs_of({kQ8_0, kQ4_0, kQ4_1, kQ4_1}), "1 q4_0 from 0, 2 q4_1 from 256");
   EXPECT_EQ(runs_of({kQ5_K}), "3 q5_k from 0");
-  // All parts read one row of activations, so bf16 cannot stand beside other formats; gate and up
-  // are one weight.
-  EXPECT_EQ(runs_of({kQ4_K, kQ4_K, kQ4_K, kQ5_0}), "3 bf16 from 0");
+  // One row of activations for all, so no bf16 beside (Q4_0 has units of 128 inputs); and gate and
+  // up are one weight.
+  constexpr auto kAsStored = WeightOverride::kAsStored;
+  EXPECT_EQ(runs_of({kQ8_0, kQ8_0, kQ8_0, kQ4_0}, false, kAsStored, 192), "3 bf16 from 0");
   EXPECT_EQ(runs_of(kMixed, /*gate_up=*/true), "2 q4_k from 0");
   EXPECT_EQ(runs_of({kQ4_K, kQ6_K}, /*gate_up=*/true), "2 bf16 from 0");
   EXPECT_EQ(runs_of(kMixed, /*gate_up=*/false, WeightOverride::kInt4), "3 int4 from 0");

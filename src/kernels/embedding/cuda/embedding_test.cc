@@ -132,11 +132,15 @@ TEST_P(EmbeddingCuda, RefusesWhatItHasNoKernelFor) {
   EXPECT_EQ(embedding_cuda(call, nullptr).code(), StatusCode::kInvalidArgument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Formats, EmbeddingCuda,
-                         testing::Values(LinearFormat::kBf16, LinearFormat::kQ8_0,
-                                         LinearFormat::kQ4_0, LinearFormat::kQ4_1,
-                                         LinearFormat::kQ4_K, LinearFormat::kQ5_K,
-                                         LinearFormat::kQ6_K),
+std::vector<LinearFormat> table_formats() {
+  std::vector<LinearFormat> formats = {LinearFormat::kBf16};
+  for (const UnitFormat& each : kUnitFormats) {
+    if (is_grouped(each.format) && each.format != LinearFormat::kFp8)
+      formats.push_back(each.format);
+  }
+  return formats;
+}
+INSTANTIATE_TEST_SUITE_P(Formats, EmbeddingCuda, testing::ValuesIn(table_formats()),
                          [](const auto& param) { return unit_format(param.param).name; });
 
 }  // namespace

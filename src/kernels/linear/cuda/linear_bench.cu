@@ -103,6 +103,13 @@ constexpr LinearFormat kGguf41 = LinearFormat::kQ4_1;
 constexpr LinearFormat kGguf4K = LinearFormat::kQ4_K;
 constexpr LinearFormat kGguf5K = LinearFormat::kQ5_K;
 constexpr LinearFormat kGguf6K = LinearFormat::kQ6_K;
+constexpr LinearFormat kGguf50 = LinearFormat::kQ5_0;
+constexpr LinearFormat kGguf51 = LinearFormat::kQ5_1;
+constexpr LinearFormat kGgufNl = LinearFormat::kIq4Nl;
+constexpr LinearFormat kGgufXs = LinearFormat::kIq4Xs;
+constexpr LinearFormat kGguf3K = LinearFormat::kQ3_K;
+constexpr LinearFormat kGguf2K = LinearFormat::kQ2_K;
+constexpr LinearFormat kMx4 = LinearFormat::kMxfp4;
 constexpr LinearFormat kFp8 = LinearFormat::kFp8;
 constexpr Layer kLayers[] = {
     {"70b-tp4-int4", "qkv", kQ4, 8192, 2560, false},
@@ -168,6 +175,38 @@ constexpr Layer kLayers[] = {
     {"8b-q6_k", "gate_up", kGguf6K, 4096, 28672, true},
     {"8b-q6_k", "down", kGguf6K, 14336, 4096, false},
     {"8b-q6_k", "head", kGguf6K, 4096, 128256, false},
+    {"8b-q5_0", "qkv", kGguf50, 4096, 6144, false},
+    {"8b-q5_0", "o", kGguf50, 4096, 4096, false},
+    {"8b-q5_0", "gate_up", kGguf50, 4096, 28672, true},
+    {"8b-q5_0", "down", kGguf50, 14336, 4096, false},
+    {"8b-q5_1", "qkv", kGguf51, 4096, 6144, false},
+    {"8b-q5_1", "o", kGguf51, 4096, 4096, false},
+    {"8b-q5_1", "gate_up", kGguf51, 4096, 28672, true},
+    {"8b-q5_1", "down", kGguf51, 14336, 4096, false},
+    {"8b-iq4_nl", "qkv", kGgufNl, 4096, 6144, false},
+    {"8b-iq4_nl", "o", kGgufNl, 4096, 4096, false},
+    {"8b-iq4_nl", "gate_up", kGgufNl, 4096, 28672, true},
+    {"8b-iq4_nl", "down", kGgufNl, 14336, 4096, false},
+    {"8b-iq4_xs", "qkv", kGgufXs, 4096, 6144, false},
+    {"8b-iq4_xs", "o", kGgufXs, 4096, 4096, false},
+    {"8b-iq4_xs", "gate_up", kGgufXs, 4096, 28672, true},
+    {"8b-iq4_xs", "down", kGgufXs, 14336, 4096, false},
+    {"8b-mxfp4", "qkv", kMx4, 4096, 6144, false},
+    {"8b-mxfp4", "o", kMx4, 4096, 4096, false},
+    {"8b-mxfp4", "gate_up", kMx4, 4096, 28672, true},
+    {"8b-mxfp4", "down", kMx4, 14336, 4096, false},
+    {"8b-q3_k", "qkv", kGguf3K, 4096, 6144, false},
+    {"8b-q3_k", "o", kGguf3K, 4096, 4096, false},
+    {"8b-q3_k", "gate_up", kGguf3K, 4096, 28672, true},
+    {"8b-q3_k", "down", kGguf3K, 14336, 4096, false},
+    {"8b-q2_k", "qkv", kGguf2K, 4096, 6144, false},
+    {"8b-q2_k", "o", kGguf2K, 4096, 4096, false},
+    {"8b-q2_k", "gate_up", kGguf2K, 4096, 28672, true},
+    {"8b-q2_k", "down", kGguf2K, 14336, 4096, false},
+    {"gpt-oss-mxfp4", "gate_up", kMx4, 2880, 5760, true},
+    {"gpt-oss-mxfp4", "down", kMx4, 2880, 2880, false},
+    {"gpt-oss-mxfp4", "gate_up_32", kMx4, 2880, 184320, true},
+    {"gpt-oss-mxfp4", "down_32", kMx4, 2880, 92160, false},
     {"8b-int4", "head-int8", kQ8, 4096, 128256, false},
     {"70b-tp4-int4", "head-bf16", kB16, 8192, 32064, false},
     {"70b-tp4-int4", "head-int8", kQ8, 8192, 32064, false},
@@ -179,11 +218,13 @@ struct Model {
   int attention_ns, all_reduce_ns;
 };
 constexpr Model kModels[] = {
-    {"70b-tp4-int4", 80, 2000, 1500}, {"8b-int4", 32, 2000, 0}, {"3b-int4", 28, 2000, 0},
-    {"1b-int4", 16, 2000, 0},         {"1b-bf16", 16, 2000, 0}, {"8b-bf16", 32, 2000, 0},
-    {"8b-q8_0", 32, 2000, 0},         {"8b-fp8", 32, 2000, 0},  {"8b-q4_k", 32, 2000, 0},
-    {"8b-q4_0", 32, 2000, 0},         {"8b-q4_1", 32, 2000, 0}, {"8b-q5_k", 32, 2000, 0},
-    {"8b-q6_k", 32, 2000, 0}};
+    {"70b-tp4-int4", 80, 2000, 1500}, {"8b-int4", 32, 2000, 0},   {"3b-int4", 28, 2000, 0},
+    {"1b-int4", 16, 2000, 0},         {"1b-bf16", 16, 2000, 0},   {"8b-bf16", 32, 2000, 0},
+    {"8b-q8_0", 32, 2000, 0},         {"8b-fp8", 32, 2000, 0},    {"8b-q4_k", 32, 2000, 0},
+    {"8b-q4_0", 32, 2000, 0},         {"8b-q4_1", 32, 2000, 0},   {"8b-q5_k", 32, 2000, 0},
+    {"8b-q6_k", 32, 2000, 0},         {"8b-q5_0", 32, 2000, 0},   {"8b-q5_1", 32, 2000, 0},
+    {"8b-iq4_nl", 32, 2000, 0},       {"8b-iq4_xs", 32, 2000, 0}, {"8b-mxfp4", 32, 2000, 0},
+    {"8b-q3_k", 32, 2000, 0},         {"8b-q2_k", 32, 2000, 0}};
 
 class Bench {
  public:

@@ -59,32 +59,54 @@ __device__ __forceinline__ void each_quant(const Source& source, const PackTarge
   }
 }
 
-// Writes the layouts of linear/cuda/grouped_operands.h.
+// Where a quant of 4 bits lies in its word, and what it becomes there. `i`: which of the four
+// registers of a step's operand has it.
+template <LinearFormat kFormat>
+__device__ __forceinline__ uint32_t placed_low_bits(uint32_t q, int step, int i, int pair) {
+  using Traits = GroupedTraits<kFormat>;
+  if constexpr (Traits::kQuants == QuantKind::kIq4) {
+    return q << (i * 8 + pair * 4);
+  } else if constexpr (Traits::kQuants == QuantKind::kE2m1) {
+    const uint32_t sign = q >> 3, rest = q & 7;
+    const uint32_t bits = i == 0   ? sign << 15 | rest << 9
+                          : i == 1 ? sign << 12 | rest << 6
+                          : i == 2 ? sign << 14 | rest << 3
+                                   : sign << 13 | rest;
+    return bits << (16 * pair);
+  } else if constexpr (Traits::kLowBits == 4) {
+    return (q & 15) << (4 * i + 16 * pair);
+  } else {
+    return (q & 3) << (step % 2 * 8 + i % 2 * 4 + i / 2 * 2 + 16 * pair);
+  }
+}
+
+// The layouts of linear/cuda/grouped_operands.h.
 template <LinearFormat kFormat, class Source>
 __device__ __forceinline__ void pack_quants(const Source& source, const PackTarget& target,
                                             const PackVector& vector) {
   using Traits = GroupedTraits<kFormat>;
   constexpr int kInputs = unit_inputs(kFormat);
-  uint32_t words[4] = {};
-  if constexpr (Traits::kQuants == QuantKind::kPlanes) {
-    constexpr int kHighBits = Traits::kBits - 4;
-    uint32_t high[2] = {};
+  if constexpr (Traits::kBits < 8) {
+    constexpr int kLowBits = Traits::kLowBits, kHighBits = Traits::kHighBits;
+    if (vector.quarter >= Traits::kQuads) return;
+    uint32_t low[kLowBits] = {}, high[2] = {};
     each_quant(source, target, vector, kInputs, vector.quarter * 4, 4,
                [&](int step, int i, int pair, uint32_t q) {
-                 words[step] |= (q & 15) << (4 * i + 16 * pair);
+                 low[step * kLowBits / 4] |= placed_low_bits<kFormat>(q, step, i, pair);
                  if constexpr (kHighBits > 0) {
                    constexpr int kStepsOfWord = 4 / kHighBits;
                    high[step / kStepsOfWord] |=
-                       q >> 4 << ((step % kStepsOfWord * 4 + i) * kHighBits + 16 * pair);
+                       q >> kLowBits << ((step % kStepsOfWord * 4 + i) * kHighBits + 16 * pair);
                  }
                });
-    if constexpr (kHighBits > 0) {
-      auto* const to = reinterpret_cast<uint32_t*>(
-          vector.unit_data + 2048 +
-          ((vector.half * 2 + vector.quarter) * 32 + vector.lane) * (kHighBits * 4));
-      for (int i = 0; i < kHighBits; ++i) to[i] = high[i];
+    auto* const to = reinterpret_cast<uint32_t*>(vector.unit_data);
+    const int place = (vector.half * Traits::kQuads + vector.quarter) * 32 + vector.lane;
+    for (int i = 0; i < kLowBits; ++i) to[place * kLowBits + i] = low[i];
+    for (int i = 0; i < kHighBits; ++i) {
+      to[2 * Traits::kQuads * 32 * kLowBits + place * kHighBits + i] = high[i];
     }
   } else {
+    uint32_t words[4] = {};
     each_quant(source, target, vector, kInputs, vector.quarter * 2, 2,
                [&](int step, int i, int pair, uint32_t q) {
                  uint32_t bits = q << (8 * pair + 16 * (i % 2));
@@ -94,8 +116,8 @@ __device__ __forceinline__ void pack_quants(const Source& source, const PackTarg
                  }
                  words[step * 2 + i / 2] |= bits;
                });
+    *vector.data<uint4>() = make_uint4(words[0], words[1], words[2], words[3]);
   }
-  *vector.data<uint4>() = make_uint4(words[0], words[1], words[2], words[3]);
 }
 
 // Writes the scales of one row of a lane's group, row `place` = (half * 8 + group) * 2 + upper of
@@ -114,19 +136,23 @@ __device__ __forceinline__ void pack_scales(const BlockSource<kFormat>& source, 
     const int64_t input = unit * kInputs + group * (kInputs / kGroups);
     const uint8_t* const block = source.block(output, input);
     const int at = (slot * kGroups + group) * 2 + upper;
-    if constexpr (Traits::kScales == ScaleKind::kHalves) {
+    if constexpr (Traits::kScales == ScaleKind::kHalves || Traits::kScales == ScaleKind::kBf16s) {
       halves[at] = static_cast<uint16_t>(Block::d(block));
       if constexpr (Traits::kHasMin) {
         halves[at + kGroups * 32] = static_cast<uint16_t>(Block::dmin(block));
       }
     } else {
+      constexpr bool kHasNibbles = Traits::kScales == ScaleKind::kOperandNibbles;
+      constexpr bool kHasMinBytes = Traits::kHasMin && !kHasNibbles;
       const int in_block = source.within(input) / (kInputs / kGroups);
-      bytes[at] = static_cast<uint8_t>(Block::scale(block, in_block));
-      if constexpr (Traits::kHasMin) {
+      uint32_t scale = Block::scale(block, in_block) - Block::kScaleZero + Traits::kScaleZero;
+      if constexpr (kHasNibbles) scale |= Block::minimum(block, in_block) << 4;
+      bytes[at] = static_cast<uint8_t>(scale);
+      if constexpr (kHasMinBytes) {
         bytes[at + kGroups * 32] = static_cast<uint8_t>(Block::minimum(block, in_block));
       }
       if (group == 0) {
-        uint16_t* const d = halves + kGroups * (Traits::kHasMin ? 32 : 16);
+        uint16_t* const d = halves + kGroups * (kHasMinBytes ? 32 : 16);
         d[place] = static_cast<uint16_t>(Block::d(block));
         if constexpr (Traits::kHasMin) d[place + 32] = static_cast<uint16_t>(Block::dmin(block));
       }

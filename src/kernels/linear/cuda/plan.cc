@@ -122,7 +122,10 @@ LinearLaunch lay_out_single_pass(const LinearPlan& plan, int rows, int limit) {
   const bool many = warps > kLinearWarps;
   LinearLaunch launch =
       lay_out(plan, rows, many ? TileSchedule::kManyWarps : TileSchedule::kSinglePass, limit, 1, 0);
-  const int wanted = !int4 ? wanted_stages(plan.format) : many ? 1 : kWantedStages;
+  const int wanted = !int4  ? std::min(wanted_stages(plan.format),
+                                       max_stages(plan.format, launch.n8_tiles, launch.schedule))
+                     : many ? 1
+                            : kWantedStages;
   // The sums that warps exchange are stored in their rings.
   const bool exchange_fits =
       plan.slice_k_warps == 1 || launch.stages * stage_bytes(plan.format) >= launch.n8_tiles * 1024;

@@ -22,9 +22,10 @@ __device__ __forceinline__ uint32_t nibble_of(const uint8_t* from, int half, int
   return index < half ? from[index] & 15u : uint32_t{from[index - half]} >> 4;
 }
 
-// A stored block has quant(block, i): the quant of weight i, kZero if the weight is 0. d(block) and
-// dmin(block) are bits of f16. With two levels, scale(block, group), kScaleZero more than its
-// value, and minimum(block, group) are integers for groups of kGroup weights.
+// quant(block, i): the quant of weight i of a block, kZero where the weight is 0, or the index of
+// its level(quant). d(block), dmin(block): bits of f16, or of bf16 with kHasBf16. Two levels:
+// scale(block, group), kScaleZero more than it is, and minimum(block, group), integers, for groups
+// of kGroup weights.
 template <LinearFormat kFormat>
 struct StoredBlock;
 
@@ -54,7 +55,78 @@ struct StoredBlock<LinearFormat::kQ4_1> {
   static __device__ uint32_t dmin(const uint8_t* block) { return two_bytes(block + 2); }
 };
 
-// The common fields of q4_K and q5_K: d, dmin, and 12 bytes with 8 scales and 8 minima of 6 bits.
+// Bit i of 32 is the fifth bit of weight i.
+__device__ __forceinline__ uint32_t fifth_bit(const uint8_t* from, int i) {
+  return (from[i / 8] >> i % 8 & 1u) << 4;
+}
+
+template <>
+struct StoredBlock<LinearFormat::kQ5_0> {
+  static constexpr int kInputs = 32, kBytes = 22, kZero = 16;
+  static __device__ uint32_t quant(const uint8_t* block, int i) {
+    return nibble_of(block + 6, 16, i) | fifth_bit(block + 2, i);
+  }
+  static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
+};
+
+template <>
+struct StoredBlock<LinearFormat::kQ5_1> {
+  static constexpr int kInputs = 32, kBytes = 24, kZero = 0;
+  static __device__ uint32_t quant(const uint8_t* block, int i) {
+    return nibble_of(block + 8, 16, i) | fifth_bit(block + 4, i);
+  }
+  static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
+  static __device__ uint32_t dmin(const uint8_t* block) { return two_bytes(block + 2); }
+};
+
+// The levels of IQ4.
+__device__ constexpr int8_t kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                              1,    13,   25,  38,  53,  69,  89,  113};
+
+template <>
+struct StoredBlock<LinearFormat::kIq4Nl> {
+  static constexpr int kInputs = 32, kBytes = 18;
+  static __device__ uint32_t quant(const uint8_t* block, int i) {
+    return nibble_of(block + 2, 16, i);
+  }
+  static __device__ float level(uint32_t quant) { return kIq4Levels[quant]; }
+  static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
+};
+
+template <>
+struct StoredBlock<LinearFormat::kIq4Xs> {
+  static constexpr int kInputs = 256, kBytes = 136, kGroup = 32, kScaleZero = 32;
+  static __device__ uint32_t quant(const uint8_t* block, int i) {
+    return nibble_of(block + 8 + i / 32 * 16, 16, i % 32);
+  }
+  static __device__ float level(uint32_t quant) { return kIq4Levels[quant]; }
+  static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
+  static __device__ uint32_t scale(const uint8_t* block, int group) {
+    return (block[4 + group / 2] >> group % 2 * 4 & 15u) | (two_bytes(block + 2) >> group * 2 & 3u)
+                                                               << 4;
+  }
+};
+
+template <>
+struct StoredBlock<LinearFormat::kMxfp4> {
+  static constexpr int kInputs = 32, kBytes = 17;
+  static constexpr bool kHasBf16 = true;
+  static __device__ uint32_t quant(const uint8_t* block, int i) {
+    return nibble_of(block + 1, 16, i);
+  }
+  // Exponents of 0 stand for magnitudes of 0 and 0.5.
+  static __device__ float level(uint32_t quant) {
+    const uint32_t exponent = quant >> 1 & 3u, mantissa = quant & 1u;
+    const auto halves = exponent == 0 ? mantissa : (2 + mantissa) << (exponent - 1);
+    return quant < 8 ? 0.5f * static_cast<float>(halves) : -0.5f * static_cast<float>(halves);
+  }
+  // 2^(e - 127), the least of which has no exponent in bf16.
+  static __device__ uint32_t d(const uint8_t* block) {
+    return block[0] == 0 ? 0x40u : uint32_t{block[0]} << 7;
+  }
+};
+
+// What q4_K and q5_K have in common: d, dmin, and 12 bytes with 8 scales and 8 minima of 6 bits.
 struct StoredTwoLevels {
   static constexpr int kInputs = 256, kZero = 0, kGroup = 32, kScaleZero = 0;
   static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
@@ -102,17 +174,52 @@ struct StoredBlock<LinearFormat::kQ6_K> {
   }
 };
 
-// Returns weight i of a block, with the roundings of ggml's reference.
+// Weight i of a block: two bits of bytes of which each has those of four weights, 32 apart.
+__device__ __forceinline__ uint32_t two_bits(const uint8_t* from, int i) {
+  return from[i / 128 * 32 + i % 32] >> i % 128 / 32 * 2 & 3u;
+}
+
+template <>
+struct StoredBlock<LinearFormat::kQ3_K> {
+  static constexpr int kInputs = 256, kBytes = 110, kZero = 4, kGroup = 16, kScaleZero = 32;
+  static __device__ uint32_t quant(const uint8_t* block, int i) {
+    return two_bits(block + 32, i) | (block[i % 32] >> i / 32 & 1u) << 2;
+  }
+  static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block + 108); }
+  static __device__ uint32_t scale(const uint8_t* block, int group) {
+    return nibble_of(block + 96, 8, group) | (block[104 + group % 4] >> group / 4 * 2 & 3u) << 4;
+  }
+};
+
+template <>
+struct StoredBlock<LinearFormat::kQ2_K> {
+  static constexpr int kInputs = 256, kBytes = 84, kZero = 0, kGroup = 16, kScaleZero = 0;
+  static __device__ uint32_t quant(const uint8_t* block, int i) { return two_bits(block + 16, i); }
+  static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block + 80); }
+  static __device__ uint32_t dmin(const uint8_t* block) { return two_bytes(block + 82); }
+  static __device__ uint32_t scale(const uint8_t* block, int group) { return block[group] & 15u; }
+  static __device__ uint32_t minimum(const uint8_t* block, int group) { return block[group] >> 4; }
+};
+
+// Weight i of a block, with the roundings of ggml's reference.
 template <LinearFormat kFormat>
 __device__ __forceinline__ float stored_weight(const uint8_t* block, int i) {
   using Block = StoredBlock<kFormat>;
   const auto half = [](uint32_t bits) {
+    if constexpr (requires { Block::kHasBf16; }) return __uint_as_float(bits << 16);
     return __half2float(__ushort_as_half(static_cast<unsigned short>(bits)));
   };
   const auto less = [](uint32_t value, int zero) {
     return static_cast<float>(static_cast<int>(value) - zero);
   };
-  const float level = less(Block::quant(block, i), Block::kZero);
+  const auto level_of = [&less](uint32_t quant) {
+    if constexpr (requires { Block::level(quant); }) {
+      return Block::level(quant);
+    } else {
+      return less(quant, Block::kZero);
+    }
+  };
+  const float level = level_of(Block::quant(block, i));
   float scale = half(Block::d(block));
   if constexpr (requires { Block::kScaleZero; }) {
     scale = __fmul_rn(scale, less(Block::scale(block, i / Block::kGroup), Block::kScaleZero));

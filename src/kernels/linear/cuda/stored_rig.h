@@ -33,7 +33,12 @@ struct BlockShape {
   int inputs, bytes, bits, zero, group;
   int lowest_scale, highest_scale;  // 0, 0 for one level
   bool has_min;
+  std::array<float, 16> book = {};  // levels of quants, or none
 };
+inline constexpr std::array<float, 16> kIq4Book = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                                   1,    13,   25,  38,  53,  69,  89,  113};
+inline constexpr std::array<float, 16> kE2m1Book = {0,  0.5f,  1,  1.5f,  2,  3,  4,  6,
+                                                    -0, -0.5f, -1, -1.5f, -2, -3, -4, -6};
 inline BlockShape block_shape(LinearFormat format) {
   switch (format) {
     case LinearFormat::kQ4_0:
@@ -46,6 +51,20 @@ inline BlockShape block_shape(LinearFormat format) {
       return {256, 176, 5, 0, 32, 0, 63, true};
     case LinearFormat::kQ6_K:
       return {256, 210, 6, 32, 16, -128, 127, false};
+    case LinearFormat::kQ5_0:
+      return {32, 22, 5, 16, 32, 0, 0, false};
+    case LinearFormat::kQ5_1:
+      return {32, 24, 5, 0, 32, 0, 0, true};
+    case LinearFormat::kIq4Nl:
+      return {32, 18, 4, 0, 32, 0, 0, false, kIq4Book};
+    case LinearFormat::kIq4Xs:
+      return {256, 136, 4, 0, 32, -32, 31, false, kIq4Book};
+    case LinearFormat::kMxfp4:
+      return {32, 17, 4, 0, 32, 0, 0, false, kE2m1Book};
+    case LinearFormat::kQ3_K:
+      return {256, 110, 3, 4, 16, -32, 31, false};
+    case LinearFormat::kQ2_K:
+      return {256, 84, 2, 0, 16, 0, 15, true};
     default:
       return {32, 34, 8, 128, 32, 0, 0, false};  // q8_0
   }
@@ -65,43 +84,108 @@ inline std::vector<uint8_t> encoded(LinearFormat format, const BlockParts& parts
     for (int i = first; i < first + count; ++i)
       put((parts.q[i] & 15) | (parts.q[i + count] & 15) << 4);
   };
-  if (format == LinearFormat::kQ6_K) {
-    put_nibbles(0, 64);
-    put_nibbles(128, 64);
+  // Bits `shift` and `shift` + 1 of quants, those of four quants, 32 apart, in a byte.
+  const auto put_pairs = [&](int shift) {
     for (int half = 0; half < 256; half += 128) {
       for (int i = half; i < half + 32; ++i) {
-        put(parts.q[i] >> 4 | parts.q[i + 32] >> 4 << 2 | parts.q[i + 64] >> 4 << 4 |
-            parts.q[i + 96] >> 4 << 6);
+        int byte = 0;
+        for (int four = 0; four < 4; ++four)
+          byte |= (parts.q[i + 32 * four] >> shift & 3) << 2 * four;
+        put(byte);
       }
     }
-    for (const int scale : parts.scale) put(scale);
-    put_half(parts.d);
-    return bytes;
-  }
-  put_half(parts.d);
+  };
+  // Bit `shift` of 256 quants, those of eight quants, 32 apart, in a byte.
+  const auto put_bits = [&](int shift) {
+    for (int i = 0; i < 32; ++i) {
+      int byte = 0;
+      for (int eight = 0; eight < 8; ++eight)
+        byte |= (parts.q[i + 32 * eight] >> shift & 1) << eight;
+      put(byte);
+    }
+  };
+  const auto put_fifth_bits = [&] {
+    for (int first = 0; first < 32; first += 8) {
+      int byte = 0;
+      for (int i = 0; i < 8; ++i) byte |= parts.q[first + i] >> 4 << i;
+      put(byte);
+    }
+  };
   switch (format) {
     case LinearFormat::kQ8_0:
+      put_half(parts.d);
       for (int i = 0; i < 32; ++i) put(parts.q[i] - 128);
       break;
     case LinearFormat::kQ4_0:
+    case LinearFormat::kIq4Nl:
+      put_half(parts.d);
       put_nibbles(0, 16);
       break;
     case LinearFormat::kQ4_1:
+      put_half(parts.d);
       put_half(parts.dmin);
       put_nibbles(0, 16);
       break;
+    case LinearFormat::kQ5_0:
+      put_half(parts.d);
+      put_fifth_bits();
+      put_nibbles(0, 16);
+      break;
+    case LinearFormat::kQ5_1:
+      put_half(parts.d);
+      put_half(parts.dmin);
+      put_fifth_bits();
+      put_nibbles(0, 16);
+      break;
+    case LinearFormat::kMxfp4:
+      put(parts.d);
+      put_nibbles(0, 16);
+      break;
+    case LinearFormat::kIq4Xs: {
+      put_half(parts.d);
+      int high = 0;
+      for (int group = 0; group < 8; ++group) high |= (parts.scale[group] + 32) >> 4 << 2 * group;
+      put_half(static_cast<uint16_t>(high));
+      for (int group = 0; group < 8; group += 2) {
+        put(((parts.scale[group] + 32) & 15) | ((parts.scale[group + 1] + 32) & 15) << 4);
+      }
+      for (int first = 0; first < 256; first += 32) put_nibbles(first, 16);
+      break;
+    }
+    case LinearFormat::kQ3_K:
+      put_bits(2);
+      put_pairs(0);
+      for (int i = 0; i < 8; ++i) {
+        put(((parts.scale[i] + 32) & 15) | ((parts.scale[i + 8] + 32) & 15) << 4);
+      }
+      for (int i = 0; i < 4; ++i) {
+        int byte = 0;
+        for (int four = 0; four < 4; ++four)
+          byte |= (parts.scale[i + 4 * four] + 32) >> 4 << 2 * four;
+        put(byte);
+      }
+      put_half(parts.d);
+      break;
+    case LinearFormat::kQ2_K:
+      for (int i = 0; i < 16; ++i) put(parts.scale[i] | parts.min[i] << 4);
+      put_pairs(0);
+      put_half(parts.d);
+      put_half(parts.dmin);
+      break;
+    case LinearFormat::kQ6_K:
+      put_nibbles(0, 64);
+      put_nibbles(128, 64);
+      put_pairs(4);
+      for (const int scale : parts.scale) put(scale);
+      put_half(parts.d);
+      break;
     default:  // q4_K, q5_K
+      put_half(parts.d);
       put_half(parts.dmin);
       for (int i = 0; i < 4; ++i) put(parts.scale[i] | parts.scale[i + 4] >> 4 << 6);
       for (int i = 0; i < 4; ++i) put(parts.min[i] | parts.min[i + 4] >> 4 << 6);
       for (int i = 4; i < 8; ++i) put((parts.scale[i] & 15) | (parts.min[i] & 15) << 4);
-      if (format == LinearFormat::kQ5_K) {
-        for (int i = 0; i < 32; ++i) {
-          int eight = 0;
-          for (int group = 0; group < 8; ++group) eight |= parts.q[group * 32 + i] >> 4 << group;
-          put(eight);
-        }
-      }
+      if (format == LinearFormat::kQ5_K) put_bits(4);
       for (int first = 0; first < 256; first += 64) put_nibbles(first, 32);
   }
   return bytes;
@@ -115,8 +199,12 @@ inline StoredTensor random_blocks(LinearFormat format, int64_t in, int64_t out, 
   };
   std::uniform_real_distribution<float> uniform(0.2f, 1.0f);
   const bool two_levels = shape.highest_scale > 0;
-  const float unit = 0.05f / static_cast<float>(1 << (shape.bits - 1)) /
-                     (two_levels ? static_cast<float>(shape.highest_scale) : 1.0f);
+  const float largest = shape.book[1] == 0
+                            ? static_cast<float>(1 << (shape.bits - 1))
+                            : *std::max_element(shape.book.begin(), shape.book.end());
+  const bool is_mxfp4 = format == LinearFormat::kMxfp4;
+  const float unit =
+      0.05f / largest / (two_levels ? static_cast<float>(shape.highest_scale) : 1.0f);
   StoredTensor tensor;
   const int64_t blocks = (in + shape.inputs - 1) / shape.inputs;
   tensor.row_bytes = blocks * shape.bytes;
@@ -124,22 +212,26 @@ inline StoredTensor random_blocks(LinearFormat format, int64_t in, int64_t out, 
     BlockParts parts;
     for (int& q : parts.q) q = below(1 << shape.bits);
     parts.d = to_f16(uniform(engine) * unit).bits;
-    // Minima are about the middle of the quants.
+    if (is_mxfp4) parts.d = static_cast<uint16_t>(118 + below(4));
+    // Minima of about the middle of the quants.
     if (shape.has_min) {
       const float middle = static_cast<float>(1 << (shape.bits - 1)) * uniform(engine) * unit;
       parts.dmin = to_f16(two_levels ? middle : -middle).bits;
     }
     for (int i = 0; i < 16; ++i) {
       parts.scale[i] = shape.lowest_scale + below(shape.highest_scale - shape.lowest_scale + 1);
-      parts.min[i] = shape.has_min ? below(64) : 0;
+      parts.min[i] = shape.has_min ? below(shape.highest_scale + 1) : 0;
     }
     const std::vector<uint8_t> bytes = encoded(format, parts);
     tensor.bytes.insert(tensor.bytes.end(), bytes.begin(), bytes.end());
     const int64_t left = in - block_idx % blocks * shape.inputs;
     for (int64_t i = 0; i < std::min<int64_t>(shape.inputs, left); ++i) {
       const auto group = static_cast<size_t>(i / shape.group);
-      const float d = to_float(f16{parts.d}), dmin = to_float(f16{parts.dmin});
-      const auto q = static_cast<float>(parts.q[static_cast<size_t>(i)] - shape.zero);
+      const float d = is_mxfp4 ? std::ldexp(1.0f, parts.d - 127) : to_float(f16{parts.d});
+      const float dmin = to_float(f16{parts.dmin});
+      const int quant = parts.q[static_cast<size_t>(i)];
+      const float q = shape.book[1] == 0 ? static_cast<float>(quant - shape.zero)
+                                         : shape.book[static_cast<size_t>(quant)];
       tensor.weights.push_back(two_levels ? d * static_cast<float>(parts.scale[group]) * q -
                                                 dmin * static_cast<float>(parts.min[group])
                                           : d * q + dmin);
