@@ -36,7 +36,7 @@ enum class LinearFormat : uint8_t {
   kMxfp4,
   kQ3_K,
   kQ2_K,
-  kFp8,  // e4m3, with an f32 scale for each output and 64 inputs
+  kFp8,        // e4m3, with an f32 scale for each output and 64 inputs
 };
 
 struct UnitFormat {
@@ -53,6 +53,7 @@ struct UnitFormat {
   // Approximate nanoseconds of a unit of a tile of 128 and of 64 rows (linear/cuda/tile_plan.cc).
   int tile_ns;
   int few_tile_ns;
+  int min_groups = 0;  // groups of a unit's inputs that have a minimum each
 };
 
 // int4 and bf16 are measured; the others' cycles follow from their number of instructions.
@@ -62,17 +63,17 @@ inline constexpr UnitFormat kUnitFormats[] = {
     {LinearFormat::kBf16, WeightFormat::kBf16, "bf16", 32, 16, 0, 20, 164, 270, 200},
     {LinearFormat::kQ8_0, WeightFormat::kQ8_0, "q8_0", 64, 8, 128, 55, 360, 450, 253},
     {LinearFormat::kQ4_0, WeightFormat::kQ4_0, "q4_0", 128, 4, 256, 105, 700, 900, 506},
-    {LinearFormat::kQ4_1, WeightFormat::kQ4_1, "q4_1", 128, 4, 512, 120, 800, 1400, 787},
-    {LinearFormat::kQ4_K, WeightFormat::kQ4_K, "q4_k", 128, 4, 384, 120, 800, 1300, 731},
-    {LinearFormat::kQ5_K, WeightFormat::kQ5_K, "q5_k", 128, 5, 384, 130, 900, 1350, 759},
+    {LinearFormat::kQ4_1, WeightFormat::kQ4_1, "q4_1", 128, 4, 512, 120, 800, 1400, 787, 4},
+    {LinearFormat::kQ4_K, WeightFormat::kQ4_K, "q4_k", 128, 4, 384, 120, 800, 1300, 731, 4},
+    {LinearFormat::kQ5_K, WeightFormat::kQ5_K, "q5_k", 128, 5, 384, 130, 900, 1350, 759, 4},
     {LinearFormat::kQ6_K, WeightFormat::kQ6_K, "q6_k", 128, 6, 320, 130, 900, 1300, 731},
     {LinearFormat::kQ5_0, WeightFormat::kQ5_0, "q5_0", 128, 5, 256, 115, 800, 950, 534},
-    {LinearFormat::kQ5_1, WeightFormat::kQ5_1, "q5_1", 128, 5, 512, 130, 900, 1450, 815},
+    {LinearFormat::kQ5_1, WeightFormat::kQ5_1, "q5_1", 128, 5, 512, 130, 900, 1450, 815, 4},
     {LinearFormat::kIq4Nl, WeightFormat::kIq4Nl, "iq4_nl", 128, 4, 256, 120, 850, 1000, 562},
     {LinearFormat::kIq4Xs, WeightFormat::kIq4Xs, "iq4_xs", 128, 4, 256, 120, 850, 1000, 562},
     {LinearFormat::kMxfp4, WeightFormat::kMxfp4, "mxfp4", 64, 4, 128, 50, 330, 430, 242},
     {LinearFormat::kQ3_K, WeightFormat::kQ3_K, "q3_k", 128, 3, 384, 120, 850, 950, 534},
-    {LinearFormat::kQ2_K, WeightFormat::kQ2_K, "q2_k", 128, 2, 384, 120, 850, 1300, 731},
+    {LinearFormat::kQ2_K, WeightFormat::kQ2_K, "q2_k", 128, 2, 384, 120, 850, 1300, 731, 8},
     {LinearFormat::kFp8, WeightFormat::kFp8, "fp8", 64, 8, 128, 50, 330, 400, 225},
 };
 constexpr const UnitFormat& unit_format(LinearFormat format) {
@@ -94,8 +95,8 @@ constexpr int quant_bytes(LinearFormat format) {
 constexpr int unit_bytes(LinearFormat format) {
   return quant_bytes(format) + unit_format(format).scale_bytes;
 }
-// Returns whether the kernels of linear/cuda/grouped_unit.h read the format: all entries from kQ8_0
-// on.
+constexpr int min_groups(LinearFormat format) { return unit_format(format).min_groups; }
+// Whether the kernels of linear/cuda/grouped_unit.h read the format: all lines from kQ8_0 on.
 constexpr bool is_grouped(LinearFormat format) { return format >= LinearFormat::kQ8_0; }
 // Returns the grouped format for weights stored as `stored`.
 constexpr std::optional<LinearFormat> grouped_format(WeightFormat stored) {

@@ -196,6 +196,12 @@ struct LinearBlock {
     }
   }
 
+  __device__ __forceinline__ void begin_tile() {
+    if constexpr (is_grouped(kFormat)) {
+      weights.template begin_tile<kN8Tiles>(args, lane, first_row, block.first + input_warp);
+    }
+  }
+
   // Multiplies all tiles at once, with a warp's inputs in one segment.
   __device__ __forceinline__ void single_pass() {
     sums.buffer = base + args.receive_offset;
@@ -203,6 +209,7 @@ struct LinearBlock {
     const int tiles = tile_end - tile_begin;
     expect_sums(tiles);
     Accumulators acc = {};
+    begin_tile();
     barrier_wait(inputs.full, 0);
     uint32_t input = input_lane;
 #pragma unroll 1
@@ -280,6 +287,7 @@ struct LinearBlock {
       expect_sums(tiles);
       Accumulators acc = {};
       int units_left = tile_warp < tiles ? ring.tile_units : 0;
+      begin_tile();
       for (int segment = 0; segment < args.segments; ++segment) {
         barrier_wait(inputs.full + at.buffer * 8, at.parity);
         const int units = min(units_left, args.segment_units);

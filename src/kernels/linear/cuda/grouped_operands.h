@@ -33,8 +33,9 @@
 // upper row's quants of 2 to 6 bits stay four bits up: they and their sums are 16 times too large
 // until finish(). Operands are exact. Where groups have scales of their own, each group's products
 // are one part, which its scale multiplies in f32. q2_K to q5_K need no parts: a quant times its
-// group's integer scale has at most 11 bits. Minima are operands of products of their own (part
-// `low`), which add up a group's activations times its minimum.
+// group's integer scale has at most 11 bits. Minima are operands of a product of their own (part
+// `low`) with the sums of their groups' activations (linear/cuda/group_sums.h): a lane has those of
+// groups 2t and 2t + 1, t = lane % 4.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -109,7 +110,6 @@ struct GroupedShape {
   ScaleKind scales;
   int group;  // inputs that share a scale
   int zero;   // zero point, which is subtracted from a quant
-  bool has_min = false;
 };
 constexpr GroupedShape grouped_shape(LinearFormat format) {
   switch (format) {
@@ -121,14 +121,14 @@ constexpr GroupedShape grouped_shape(LinearFormat format) {
       return {QuantKind::kPlanes, ScaleKind::kHalves, 32, 16};
     case LinearFormat::kQ4_1:
     case LinearFormat::kQ5_1:
-      return {QuantKind::kPlanes, ScaleKind::kHalves, 32, 0, true};
+      return {QuantKind::kPlanes, ScaleKind::kHalves, 32, 0};
     case LinearFormat::kQ2_K:
-      return {QuantKind::kPlanes, ScaleKind::kOperandNibbles, 16, 0, true};
+      return {QuantKind::kPlanes, ScaleKind::kOperandNibbles, 16, 0};
     case LinearFormat::kQ3_K:
       return {QuantKind::kPlanes, ScaleKind::kOperandBytes, 16, 4};
     case LinearFormat::kQ4_K:
     case LinearFormat::kQ5_K:
-      return {QuantKind::kPlanes, ScaleKind::kOperandBytes, 32, 0, true};
+      return {QuantKind::kPlanes, ScaleKind::kOperandBytes, 32, 0};
     case LinearFormat::kQ6_K:
       return {QuantKind::kPlanes, ScaleKind::kPartBytes, 16, 32};
     case LinearFormat::kIq4Nl:
@@ -149,7 +149,7 @@ struct GroupedTraits {
   static constexpr QuantKind kQuants = kShape.quants;
   static constexpr ScaleKind kScales = kShape.scales;
   static constexpr int kZero = kShape.zero;
-  static constexpr bool kHasMin = kShape.has_min;
+  static constexpr bool kHasMin = min_groups(kFormat) > 0;
   // Planes: bits of a quant in the first section and in the second.
   static constexpr int kLowBits = kBits < 4 ? 2 : 4;
   static constexpr int kHighBits = kBits - kLowBits;
@@ -157,6 +157,7 @@ struct GroupedTraits {
   static constexpr int kQuads = kSteps / 4;  // 64 inputs each
   static constexpr int kGroupSteps = kShape.group / 16;
   static constexpr int kGroups = kSteps / kGroupSteps;
+  static_assert(!kHasMin || (min_groups(kFormat) == kGroups && kSteps == 8));
   static constexpr bool kScalesOperands =
       kScales == ScaleKind::kOperandBytes || kScales == ScaleKind::kOperandNibbles;
   // What is added to integer scales where they are stored: none are negative beside minima.
@@ -182,21 +183,32 @@ __device__ __forceinline__ uint32_t lane_scales(uint32_t unit, int half, int lan
   return unit + quant_bytes(kFormat) + (half * 8 + (lane >> 2)) * bytes;
 }
 
+// Which two groups of a unit's inputs the lane has minima of. The sums of lanes without groups of
+// their own are 0.
+template <LinearFormat kFormat>
+__device__ __forceinline__ int pair_of_lane(int lane) {
+  return lane & (GroupedTraits<kFormat>::kGroups / 2 - 1);
+}
+
 template <LinearFormat kFormat>
 struct GroupedScales<kFormat, ScaleKind::kHalves> {
   using Traits = GroupedTraits<kFormat>;
   uint32_t scales[Traits::kGroups];
-  uint32_t minima[Traits::kHasMin ? Traits::kGroups : 1];
+  uint32_t minima[2];
 
   __device__ __forceinline__ GroupedScales(uint32_t unit, int half, int lane) {
     const uint32_t at = lane_scales<kFormat>(unit, half, lane, Traits::kGroups * 4);
     load_shared_words(at, scales);
-    if constexpr (Traits::kHasMin) load_shared_words(at + Traits::kGroups * 64, minima);
+    if constexpr (Traits::kHasMin) {
+      load_shared_words(at + Traits::kGroups * 64 + pair_of_lane<kFormat>(lane) * 8, minima);
+    }
   }
   __device__ __forceinline__ float2 of_part(int part) const { return widen_halves(scales[part]); }
-  __device__ __forceinline__ void min_operand(uint32_t (&a)[4], int group) const {
-    a[0] = a[2] = __byte_perm(minima[group], 0, 0x1010);
-    a[1] = a[3] = __byte_perm(minima[group], 0, 0x3232);
+  // The minima of the lane's groups, twice: the sums' rounded values and what these lack have the
+  // same.
+  __device__ __forceinline__ void min_operand(uint32_t (&a)[4]) const {
+    a[0] = a[2] = __byte_perm(minima[0], minima[1], 0x5410);
+    a[1] = a[3] = __byte_perm(minima[0], minima[1], 0x7632);
   }
   __device__ __forceinline__ float2 of_low() const {
     return make_float2(0x1p-24f, 0x1p-24f * Traits::kUpper);
@@ -236,16 +248,15 @@ struct GroupedScales<kFormat, ScaleKind::kPartBytes> {
   }
 };
 
-// A byte of each half of a word: two bytes of `words`, group by group, twice each.
+// 1,024 plus a byte of `words`, which have two rows of a group, twice, as f16.
 template <int kWords>
-__device__ __forceinline__ uint32_t byte_twice(const uint32_t (&words)[kWords], uint32_t other,
-                                               int group, int row) {
-  return __byte_perm(words[group / 2], other, 0x4040 + (group % 2 * 2 + row) * 0x0101);
+__device__ __forceinline__ uint32_t byte_twice(const uint32_t (&words)[kWords], int group,
+                                               int row) {
+  return __byte_perm(words[group / 2], 0x64646464u, 0x4040 + (group % 2 * 2 + row) * 0x0101);
 }
-// An integer below 256 in the low byte of each half, less kZero, as f16: 1,024 plus an integer has
-// the integer in its low byte.
+// What is above 1,024 + kZero, which has kZero in its low byte.
 template <int kZero>
-__device__ __forceinline__ uint32_t integers_as_f16x2(uint32_t pair) {
+__device__ __forceinline__ uint32_t integers_of(uint32_t pair) {
   return subtract_f16x2(pair, (0x6400u + kZero) * 0x00010001u);
 }
 
@@ -254,13 +265,15 @@ struct GroupedScales<kFormat, ScaleKind::kOperandBytes> {
   using Traits = GroupedTraits<kFormat>;
   static constexpr int kWords = Traits::kGroups / 2;
   uint32_t scales[kWords];
-  uint32_t minima[Traits::kHasMin ? kWords : 1];
+  uint32_t minima;
   uint32_t d, dmin;
 
   __device__ __forceinline__ GroupedScales(uint32_t unit, int half, int lane) {
     const uint32_t at = lane_scales<kFormat>(unit, half, lane, kWords * 4);
     load_shared_words(at, scales);
-    if constexpr (Traits::kHasMin) load_shared_words(at + kWords * 64, minima);
+    if constexpr (Traits::kHasMin) {
+      minima = load_shared_constant_4(at + kWords * 64 + pair_of_lane<kFormat>(lane) * 4);
+    }
     const uint32_t of_unit =
         lane_scales<kFormat>(unit, half, lane, 4) + kWords * (Traits::kHasMin ? 128 : 64);
     d = load_shared_constant_4(of_unit);
@@ -269,11 +282,11 @@ struct GroupedScales<kFormat, ScaleKind::kOperandBytes> {
   __device__ __forceinline__ float2 of_part(int) const { return widen_halves(d); }
   // The integer scale of a row, twice, as f16.
   __device__ __forceinline__ uint32_t multiplier(int group, int row) const {
-    return integers_as_f16x2<Traits::kScaleZero>(byte_twice(scales, 0x64646464u, group, row));
+    return integers_of<Traits::kScaleZero>(byte_twice(scales, group, row));
   }
-  __device__ __forceinline__ void min_operand(uint32_t (&a)[4], int group) const {
-    a[0] = a[2] = byte_twice(minima, 0, group, 0);
-    a[1] = a[3] = byte_twice(minima, 0, group, 1);
+  __device__ __forceinline__ void min_operand(uint32_t (&a)[4]) const {
+    a[0] = a[2] = __byte_perm(minima, 0, 0x4240);
+    a[1] = a[3] = __byte_perm(minima, 0, 0x4341);
   }
   __device__ __forceinline__ float2 of_low() const {
     const float2 unit = widen_halves(dmin);
@@ -286,22 +299,25 @@ struct GroupedScales<kFormat, ScaleKind::kOperandNibbles> {
   using Traits = GroupedTraits<kFormat>;
   static constexpr int kWords = Traits::kGroups / 2;
   uint32_t pairs[kWords];
+  uint32_t pairs_of_lane;
   uint32_t d, dmin;
 
   __device__ __forceinline__ GroupedScales(uint32_t unit, int half, int lane) {
-    load_shared_words(lane_scales<kFormat>(unit, half, lane, kWords * 4), pairs);
+    const uint32_t at = lane_scales<kFormat>(unit, half, lane, kWords * 4);
+    load_shared_words(at, pairs);
+    pairs_of_lane = load_shared_constant_4(at + pair_of_lane<kFormat>(lane) * 4);
     const uint32_t of_unit = lane_scales<kFormat>(unit, half, lane, 4) + kWords * 64;
     d = load_shared_constant_4(of_unit);
     dmin = load_shared_constant_4(of_unit + 64);
   }
   __device__ __forceinline__ float2 of_part(int) const { return widen_halves(d); }
   __device__ __forceinline__ uint32_t multiplier(int group, int row) const {
-    return integers_as_f16x2<0>(byte_twice(pairs, 0x64646464u, group, row) & 0xff0fff0fu);
+    return integers_of<0>(byte_twice(pairs, group, row) & 0xff0fff0fu);
   }
   // Minima stay four bits up.
-  __device__ __forceinline__ void min_operand(uint32_t (&a)[4], int group) const {
-    a[0] = a[2] = byte_twice(pairs, 0, group, 0) & 0x00f000f0u;
-    a[1] = a[3] = byte_twice(pairs, 0, group, 1) & 0x00f000f0u;
+  __device__ __forceinline__ void min_operand(uint32_t (&a)[4]) const {
+    a[0] = a[2] = __byte_perm(pairs_of_lane, 0, 0x4240) & 0x00f000f0u;
+    a[1] = a[3] = __byte_perm(pairs_of_lane, 0, 0x4341) & 0x00f000f0u;
   }
   __device__ __forceinline__ float2 of_low() const {
     const float2 unit = widen_halves(dmin);

@@ -7,6 +7,7 @@
 
 #include "kernels/cuda/ptx.h"
 #include "kernels/cuda/wgmma.h"
+#include "kernels/linear/cuda/group_sums.h"
 #include "kernels/linear/cuda/grouped_operands.h"
 #include "kernels/linear/cuda/ring.h"
 
@@ -18,13 +19,43 @@ template <LinearFormat kFormat>
 struct GroupedUnit {
   using Traits = GroupedTraits<kFormat>;
   static constexpr bool kAhead = false;
+  static constexpr int kSumPairs = Traits::kHasMin ? min_groups(kFormat) / 2 : 0;
+  // Only for more than 8 rows: where the lane's sums of the next unit's activations are, and the
+  // step to the unit after it. Whatever follows the sums of all rows is multiplied into sums that
+  // are not read.
+  const uint2* sums;
+  int sums_step;
 
-  // Computes acc += x . w over a unit, up to a power of two by which finish() multiplies. See Unit.
+  // Whether sums of activations come from memory.
+  template <int kN8Tiles>
+  static constexpr bool kLoadsSums = (Traits::kHasMin && kN8Tiles > 1);
+
+  // To be called before a tile's first unit, which is unit `unit` of the inputs.
+  template <int kN8Tiles>
+  __device__ __forceinline__ void begin_tile(const LinearKernelArgs& args, int lane, int first_row,
+                                             int unit) {
+    if constexpr (kLoadsSums<kN8Tiles>) {
+      const int eights = (args.rows + 7) / 8;
+      sums = args.group_sums +
+             (static_cast<int64_t>(unit) * eights + first_row / 8) * (8 * kSumPairs) +
+             lane / 4 * kSumPairs + lane % 4;
+      sums_step = eights * (8 * kSumPairs) << args.slice_k_warps_log2;
+    }
+  }
+  // acc += x . w over a unit, up to a power of two that finish() multiplies by. See Unit.
   template <int kN8Tiles, class Ring>
   __device__ __forceinline__ void multiply(const LinearKernelArgs& args, Ring& ring, int lane,
                                            uint32_t input, int n8_tile_bytes,
                                            float (&acc)[2][kN8Tiles][4]) {
-    constexpr int kQuads = Traits::kSteps / 4;
+    constexpr int kQuads = Traits::kQuads;
+    uint2 of_inputs[kLoadsSums<kN8Tiles> ? kN8Tiles : 1] = {};
+    if constexpr (kLoadsSums<kN8Tiles>) {
+#pragma unroll
+      for (int n = 0; n < kN8Tiles; ++n) {
+        if (lane % 4 < kSumPairs) of_inputs[n] = sums[n * 8 * kSumPairs];
+      }
+      sums += sums_step;
+    }
     ring.wait();
     const GroupedScales<kFormat> scales[2] = {{ring.data, 0, lane}, {ring.data, 1, lane}};
     GroupedQuants<kFormat> quants[2][kQuads];
@@ -36,7 +67,7 @@ struct GroupedUnit {
     }
     ring.release(args, quants[1][kQuads - 1].last());
     float part[2][kN8Tiles][4] = {};
-    float low[2][kN8Tiles][4] = {};
+    GroupSums<Traits::kGroupSteps, Traits::kScalesOperands> sums_of_unit;
 #pragma unroll
     for (int chunk = 0; chunk < Traits::kSteps / 2; ++chunk) {
       uint4 x[kN8Tiles];
@@ -47,6 +78,9 @@ struct GroupedUnit {
 #pragma unroll
       for (int odd = 0; odd < 2; ++odd) {
         const int step = chunk * 2 + odd;
+        if constexpr (Traits::kHasMin && kN8Tiles == 1) {
+          sums_of_unit.add(step, lane, odd != 0 ? x[0].z : x[0].x, odd != 0 ? x[0].w : x[0].y);
+        }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           uint32_t a[4];
@@ -54,13 +88,6 @@ struct GroupedUnit {
 #pragma unroll
           for (int n = 0; n < kN8Tiles; ++n) {
             mma_f16(part[half][n], a, odd != 0 ? x[n].z : x[n].x, odd != 0 ? x[n].w : x[n].y);
-          }
-          if constexpr (Traits::kHasMin) {
-            scales[half].min_operand(a, step / Traits::kGroupSteps);
-#pragma unroll
-            for (int n = 0; n < kN8Tiles; ++n) {
-              mma_f16(low[half][n], a, odd != 0 ? x[n].z : x[n].x, odd != 0 ? x[n].w : x[n].y);
-            }
           }
           if ((step + 1) % Traits::kPartSteps == 0) {
             const float2 scale = scales[half].of_part(step / Traits::kPartSteps);
@@ -75,11 +102,16 @@ struct GroupedUnit {
       }
     }
     if constexpr (Traits::kHasMin) {
+      if constexpr (kN8Tiles == 1) of_inputs[0] = sums_of_unit.operand();
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
+        uint32_t a[4];
+        scales[half].min_operand(a);
 #pragma unroll
         for (int n = 0; n < kN8Tiles; ++n) {
-          add_scaled(acc[half][n], low[half][n], scales[half].of_low());
+          float low[4] = {};
+          mma_f16(low, a, of_inputs[n].x, of_inputs[n].y);
+          add_scaled(acc[half][n], low, scales[half].of_low());
         }
       }
     }
@@ -143,16 +175,20 @@ struct GroupedTileUnit {
       add(sums, part, scales.of_part(part_idx));
     }
     if constexpr (Traits::kHasMin) {
-      Sums low = {};
+      constexpr int kPairs = min_groups(kFormat) / 2;
+      const uint32_t of_lane =
+          stage + Stage::kSumsOffset + (lane / 4 * kPairs + lane % 4) * sizeof(uint2);
+      uint32_t a[4];
+      scales.min_operand(a);
 #pragma unroll
-      for (int first = 0; first < Traits::kSteps; first += 4) {
-        uint32_t a[4][4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) scales.min_operand(a[i], (first + i) / Traits::kGroupSteps);
-        issue(a, rows, first, first == 0, low);
+      for (int n = 0; n < Stage::kN8Tiles; ++n) {
+        uint2 of_inputs = make_uint2(0, 0);
+        if (lane % 4 < kPairs)
+          of_inputs = load_shared_8(of_lane + n * (Stage::kSumsBytes / Stage::kN8Tiles));
+        float low[4] = {};
+        mma_f16(low, a, of_inputs.x, of_inputs.y);
+        add_scaled(four(sums, n * 4), low, scales.of_low());
       }
-      wgmma_wait<0>(low);
-      add(sums, low, scales.of_low());
     }
   }
   // Issues the products of the steps from `first` on. `begins` says that they are the first of

@@ -32,8 +32,13 @@ LinearKernel grouped_kernel_for(const LinearVariant& variant);
 // Each kernel below has a function that prepares it, which prepare_linear_cuda() calls, and a
 // function that submits a launch. `args` are the arguments of linear_kernel.
 
-// The kernel for gate and up of int4 at 17 to 32 rows: it has the clusters, blocks and order of
-// summation of linear_kernel, but products by wgmma (linear/cuda/warpgroups.cu).
+// Sums of activations for formats with minima (linear/cuda/group_sums.h), into call.scratch, for
+// calls that need them: of more than 8 rows.
+Status prepare_group_sums();
+Status launch_group_sums(const LinearPlan& plan, const LinearCall& call, cudaStream_t stream);
+
+// For gate and up of int4 at 17 to 32 rows: the same clusters, blocks and order of summation as
+// linear_kernel, but products by wgmma (linear/cuda/warpgroups.cu).
 Status prepare_linear_warpgroups();
 // Returns whether this kernel takes the call: gate and up with at least five tiles per block, and
 // sums and stages that fit in registers and shared memory.

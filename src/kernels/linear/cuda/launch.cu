@@ -40,6 +40,10 @@ bool takes_tiles(const LinearCall& call) {
   return call.rows >= kFewestTileRows && call.row_index == nullptr;
 }
 
+bool needs_group_sums(const LinearPlan& plan, const LinearCall& call) {
+  return min_groups(plan.format) > 0 && call.rows > 8;
+}
+
 Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call) {
   const LinearPlan& plan = weight.plan();
   const int64_t outputs = call.gated ? plan.out_features / 2 : plan.out_features;
@@ -93,6 +97,21 @@ Status check_linear_call(const LinearWeightCuda& weight, const LinearCall& call)
     return refuse("found " + std::to_string(call.rows) +
                   " rows without scratch memory; accepted: scratch memory, or fewer rows");
   }
+  if (needs_group_sums(plan, call)) {
+    if (call.scratch.group_sums == nullptr) {
+      return refuse("found " + std::to_string(call.rows) + " rows of a weight in " +
+                    unit_format(plan.format).name +
+                    " without scratch memory; accepted: scratch memory, or up to 8 rows");
+    }
+    const size_t eights = static_cast<size_t>(call.rows + 7) / 8 * static_cast<size_t>(plan.units);
+    const auto bytes = static_cast<size_t>(group_sum_bytes(min_groups(plan.format)));
+    if (eights * bytes > kGroupSumsBytes) {
+      return refuse("found " + std::to_string(call.rows) + " rows of " +
+                    std::to_string(plan.in_features) + " inputs of a weight in " +
+                    unit_format(plan.format).name + "; accepted: as many as have " +
+                    std::to_string(kGroupSumsBytes / bytes) + " times 8 x 128 inputs");
+    }
+  }
   if (plan.format == LinearFormat::kInt8Group64 && (call.gated || call.reduce != nullptr)) {
     return refuse("int8 supports neither gated nor reduce");
   }
@@ -135,6 +154,7 @@ Status prepare_linear_cuda() {
                                              .schedule = TileSchedule::kManyWarps,
                                              .few_registers = true}),
                           limit, "loading the linear kernels"));
+  FORERUN_RETURN_IF_ERROR(prepare_group_sums());
   FORERUN_RETURN_IF_ERROR(prepare_linear_warpgroups());
   return prepare_linear_tiles();
 }
@@ -173,6 +193,10 @@ Status linear_cuda(const LinearWeightCuda& weight, const LinearCall& call, cudaS
   if (call.reduce != nullptr) {
     args.peers = call.reduce->turn(call.mailbox);
     args.two_shot = int64_t{2} * call.rows * plan.out_features >= call.reduce->two_shot_bytes;
+  }
+  if (needs_group_sums(plan, call)) {
+    FORERUN_RETURN_IF_ERROR(launch_group_sums(plan, call, stream));
+    args.group_sums = reinterpret_cast<const uint2*>(call.scratch.group_sums);
   }
   if (takes_tiles(call)) return launch_linear_tiles(plan, call, args, stream);
   if (takes_warpgroups(plan, call)) return launch_linear_warpgroups(plan, call, args, stream);

@@ -74,6 +74,7 @@ TEST_P(LinearCuda, UnroundedOutputsOfAnyWidth) {
     LinearCall call = call_for(x, 256, 9);
     call.output_f32 = y.as<float>();
     call.output_stride = static_cast<int64_t>(stride);
+    call.scratch = scratch();
     ASSERT_OK(linear_cuda(weight, call, stream_->get()));
     ASSERT_OK(stream_->synchronize());
     const std::vector<float> wide = to_host<float>(y, 9 * stride);
@@ -142,6 +143,10 @@ TEST_P(LinearCuda, RefusesWhatItCannotRun) {
   bad.rows = 65;  // without scratch memory
   bad.output_stride = 64;
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  if (min_groups(GetParam()) > 0) {
+    bad.rows = 9;  // without memory for sums of activations
+    EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);
+  }
   bad.scratch = scratch();
   bad.rows = kMaxLinearRows + 1;
   EXPECT_EQ(linear_cuda(weight, bad, stream_->get()).code(), StatusCode::kInvalidArgument);

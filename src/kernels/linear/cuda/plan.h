@@ -55,8 +55,12 @@ constexpr int max_clusters(int cluster_size) {
   return kMax[cluster_size - 1];
 }
 
-// Returns the bytes of a stage of the ring, which holds one unit. Bulk copies to addresses that are
-// not multiples of 128 are slower (13% for bf16 layers).
+// Bytes of the sums of 8 rows' activations of a unit with so many groups
+// (linear/cuda/group_sums.h).
+constexpr int group_sum_bytes(int groups) { return 8 * groups / 2 * 8; }
+
+// Bytes of a stage of the ring, which holds one unit. Bulk copies to addresses that are not
+// multiples of 128 are slower (13% for bf16 layers).
 constexpr int stage_bytes(LinearFormat format) { return (unit_bytes(format) + 127) / 128 * 128; }
 
 struct LinearPlan {

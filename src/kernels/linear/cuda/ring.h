@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_runtime.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,8 +30,9 @@ struct LinearKernelArgs {
   uint32_t opaque_zero;                // 0, which the compiler does not know
   int stages, segment_units, segment_bytes, segments, input_buffers, input_stride_bytes,
       slice_k_offset, receive_offset, ring_offset, receive_buffer_bytes;
-  const int32_t* row_index;    // null if rows are in order
-  const float* input_squares;  // null without a norm; norm_eps and inputs belong to it
+  const int32_t* row_index;    // null: rows are in order
+  const float* input_squares;  // null: no norm; norm_eps and inputs belong to it
+  const uint2* group_sums;     // linear/cuda/group_sums.h; only if minima need them
   float norm_eps;
   int inputs;
   NormOutputCuda next_norm;

@@ -16,9 +16,11 @@ Result<LinearScratchBuffer> LinearScratchBuffer::allocate() {
 }
 
 LinearScratchCuda LinearScratchBuffer::view(uint32_t* failed) const {
-  std::byte* const scales = data_.data() + kLinearPieceBytes;
+  std::byte* const group_sums = data_.data() + kLinearPieceBytes;
+  std::byte* const scales = group_sums + kGroupSumsBytes;
   return {.sums = data_.as<float>(),
           .inverse_rms = reinterpret_cast<float*>(scales),
+          .group_sums = group_sums,
           .arrivals = reinterpret_cast<uint32_t*>(scales + kMaxLinearRows * sizeof(float)),
           .failed = failed};
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/cuda/ptx.h"
@@ -28,7 +29,10 @@ struct TileStage {
   static constexpr int kBoxes = kUnits * unit_inputs(kFormat) / kBoxInputs;
   static constexpr int kBoxBytes = kRows * kBoxInputs * 2;
   static constexpr int kWeightOffset = kBoxes * kBoxBytes;
-  static constexpr int kBytes = kWeightOffset + kUnits * kTiles * stage_bytes(kFormat);
+  // Sums of the activations of groups with minima (linear/cuda/group_sums.h).
+  static constexpr int kSumsOffset = kWeightOffset + kUnits * kTiles * stage_bytes(kFormat);
+  static constexpr int kSumsBytes = kN8Tiles * group_sum_bytes(min_groups(kFormat));
+  static constexpr int kBytes = kSumsOffset + kSumsBytes;
   static_assert(kBytes % 512 == 0 && kBoxBytes % 1024 == 0);
 
   // Returns the offset of the 16 inputs of a step; the steps of the stage's units are numbered in
@@ -183,7 +187,11 @@ __device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, con
                                                const TileWork& work, const CUtensorMap& map,
                                                Ring& ring, int lane) {
   constexpr int kInputs = unit_inputs(Stage::kWeightFormat);
-  static_assert(Stage::kBoxes <= 32);
+  static_assert(Stage::kBoxes <= 31);
+  constexpr int kSumBytes = group_sum_bytes(min_groups(Stage::kWeightFormat));
+  const std::byte* const sums =
+      reinterpret_cast<const std::byte*>(args.group_sums) + work.first_row / 8 * kSumBytes;
+  const int bytes_of_sums = (work.rows + 7) / 8 * kSumBytes;
   const int unit = lane * Stage::kBoxInputs / kInputs;
   const int column =
       (unit << args.slice_k_warps_log2) * kInputs + lane * Stage::kBoxInputs % kInputs;
@@ -191,9 +199,17 @@ __device__ __forceinline__ void request_inputs(const LinearKernelArgs& args, con
     const uint32_t barrier = ring.full_barrier();
     if (lane == 0) {
       const int boxes = (units * kInputs - 1) / Stage::kBoxInputs + 1;
-      barrier_arrive_expect_tx(barrier, boxes * split.tile_rows * Stage::kBoxInputs * 2);
+      barrier_arrive_expect_tx(barrier,
+                               boxes * split.tile_rows * Stage::kBoxInputs * 2 + bytes_of_sums);
     }
     __syncwarp();
+    if constexpr (kSumBytes > 0) {
+      if (lane == 31) {
+        bulk_copy(ring.address() + Stage::kSumsOffset,
+                  sums + static_cast<int64_t>(first_unit) * ((args.rows + 7) / 8 * kSumBytes),
+                  bytes_of_sums, barrier);
+      }
+    }
     if (lane < Stage::kBoxes && unit < units) {
       tensor_copy(ring.address() + lane * Stage::kBoxBytes, map, first_unit * kInputs + column,
                   work.first_row, barrier);
