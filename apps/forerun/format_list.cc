@@ -30,15 +30,25 @@ std::vector<FormatLine> float_lines() {
           {"BF16", "16", files, kAsStored, kAsStored}};
 }
 
-// Returns formats that store a weight in several tensors of a safetensors file; bits with groups of
-// 128, or with a scale for each output (int8, FP8).
+// Bits of a weight in a GPU's memory.
+std::string gpu_bits(cuda::LinearFormat format) {
+  return format_fixed(8.0 * cuda::unit_bytes(format) / (32.0 * cuda::unit_inputs(format)), 2);
+}
+
+// Formats whose weights are several tensors of a safetensors file; bits with groups of 128, or
+// with a scale for each output (int8, FP8).
 std::vector<FormatLine> layout_lines() {
+  using cuda::LinearFormat;
   const std::string file = "safetensors";
-  return {{"AWQ int4, \"gemm\"", "4.16", file, kAsStored,
-           "as stored; rounded to bf16 unless groups are of 128"},
-          {"AWQ int4, \"gemv\", \"gemv_fast\"", "4.16", file, kAsStored, kRoundedOnGpus},
-          {"GPTQ int4, int8", "4.16, 8.19", file, kAsStored, kRoundedOnGpus},
-          {"compressed-tensors int4, int8", "4.12, 8.12", file, kAsStored, kRoundedOnGpus},
+  const std::string int4 = "as stored, " + gpu_bits(LinearFormat::kInt4Group128) + " to " +
+                           gpu_bits(LinearFormat::kInt4Zeros) + " bits in memory";
+  const std::string int8 = ", int8 " + gpu_bits(LinearFormat::kQ8_0);
+  return {{"AWQ int4, \"gemm\"", "4.16", file, kAsStored, int4},
+          {"AWQ int4, \"gemv\", \"gemv_fast\"", "4.16", file, kAsStored, int4},
+          {"GPTQ int4, int8", "4.16, 8.19", file, kAsStored,
+           int4 + int8 + "; rounded to bf16 if desc_act, or int8 with zeros"},
+          {"compressed-tensors int4, int8", "4.12, 8.12", file, kAsStored,
+           int4 + int8 + "; rounded to bf16 if actorder is group, or int8 with zeros"},
           {"FP8 (e4m3) by tensor, output or block", "8", file, kAsStored, kAsStored}};
 }
 
@@ -56,8 +66,7 @@ double kernel_bits(WeightFormat format) {
 std::string on_gpus(WeightFormat kernel) {
   const auto format = cuda::grouped_format(kernel);
   if (!format) return kRoundedOnGpus;
-  const double bits = 8.0 * cuda::unit_bytes(*format) / (32.0 * cuda::unit_inputs(*format));
-  return "as stored, " + format_fixed(bits, 2) + " bits in memory";
+  return "as stored, " + gpu_bits(*format) + " bits in memory";
 }
 
 std::vector<FormatLine> block_lines() {

@@ -3,6 +3,7 @@
 #include "checkpoint/layouts/weight_parts.h"
 #include "kernels/linear/formats/weight_formats.h"
 #include "model/block_packing.h"
+#include "model/integer_blocks.h"
 #include "model/parts_packing.h"
 
 namespace forerun {
@@ -30,6 +31,7 @@ std::optional<cuda::LinearFormat> gpu_format(const RawTensor& tensor) {
     if (awq && awq->group_size == cuda::unit_inputs(kInt4) && awq->scales->dtype == DType::kF16) {
       return kInt4;
     }
+    if (!tensor.parts->are_floats()) return gpu_integer_format(*tensor.parts, whole(tensor));
   }
   const auto format = stored ? cuda::grouped_format(*stored) : std::nullopt;
   const bool fits = format && tensor.shape[1] % cuda::unit_inputs(*format) == 0;

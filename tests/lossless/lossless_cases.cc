@@ -108,7 +108,8 @@ std::vector<Precision> precisions() {
   all.push_back({.name = "q4_k_m", .spec = gguf});
   ToySpec fp8 = int4_group128;
   fp8.quantization = ToySpec::Quantization::kNone;
-  for (const char* layout : {"float_channel", "fp8_block"}) {
+  for (const char* layout :
+       {"float_channel", "fp8_block", "gptq", "gptq_middle_zeros", "packed_8", "gemm_channel"}) {
     fp8.layout = &toy_layout(layout);
     all.push_back({.name = layout, .spec = fp8});
   }

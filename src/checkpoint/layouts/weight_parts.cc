@@ -339,6 +339,34 @@ bool WeightParts::has_short_scales() const {
   return answer == Answer::kYes;
 }
 
+bool WeightParts::has_f16_scales() const {
+  if (parts_[layout().scale_part].dtype == DType::kF16) return true;
+  Answer answer = has_f16_scales_;
+  if (answer == Answer::kUnknown) {
+    answer = Answer::kYes;
+    for (int64_t at = 0; at < parts_.groups * parts_.out && answer == Answer::kYes; ++at) {
+      const float scale = layout().scale(parts_, at % parts_.out, at / parts_.out);
+      if (to_float(to_f16(scale)) != scale) answer = Answer::kNo;
+    }
+    has_f16_scales_ = answer;
+  }
+  return answer == Answer::kYes;
+}
+
+bool WeightParts::has_zeros_of_bits() const {
+  if (!has_zeros_) return true;
+  Answer answer = has_zeros_of_bits_;
+  if (answer == Answer::kUnknown) {
+    answer = Answer::kYes;
+    for (int64_t at = 0; at < parts_.groups * parts_.out && answer == Answer::kYes; ++at) {
+      const int16_t zero = layout().zero(parts_, at % parts_.out, at / parts_.out);
+      if (zero < 0 || zero >> parts_.bits != 0) answer = Answer::kNo;
+    }
+    has_zeros_of_bits_ = answer;
+  }
+  return answer == Answer::kYes;
+}
+
 bool WeightParts::are_floats() const { return layout().quants == nullptr; }
 
 std::optional<ScaledFloats> WeightParts::floats() const {

@@ -121,7 +121,11 @@ class WeightParts {
   // the layer, or all scales if they are f32 and the integers have 8 bits.
   std::optional<StoredIntegers> integers(int64_t first_out, int64_t last_out, int64_t first_in,
                                          int64_t last_in) const;
-  // Returns whether the weight has e4m3 numbers, not integers.
+  // Whether f16 has every scale of the layer, and whether all its zeros are below 1 << bits, for
+  // integers. The first call may read all of them.
+  bool has_f16_scales() const;
+  bool has_zeros_of_bits() const;
+  // Whether the weight is numbers of e4m3, not integers.
   bool are_floats() const;
   // Returns the floats, for packers of e4m3; nothing for integers.
   std::optional<ScaledFloats> floats() const;
@@ -151,9 +155,11 @@ class WeightParts {
   std::vector<int32_t> group_of_;  // [in] the group of an input
   std::vector<int32_t> order_;     // [in] inputs sorted by group
   RawTensor tensor_;
-  // The cached answers of integers().
+  // What integers() and the functions about scales and zeros have found out.
   mutable std::atomic<Answer> has_zeros_beside_middle_ = Answer::kUnknown;
   mutable std::atomic<Answer> has_short_scales_ = Answer::kUnknown;
+  mutable std::atomic<Answer> has_f16_scales_ = Answer::kUnknown;
+  mutable std::atomic<Answer> has_zeros_of_bits_ = Answer::kUnknown;
 };
 
 }  // namespace forerun

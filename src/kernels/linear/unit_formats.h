@@ -36,6 +36,7 @@ enum class LinearFormat : uint8_t {
   kMxfp4,
   kQ3_K,
   kQ2_K,
+  kInt4Zeros,  // 4 bits, with a scale and a zero point for each output and 32 inputs
   kFp8,        // e4m3, with an f32 scale for each output and 64 inputs
 };
 
@@ -74,6 +75,7 @@ inline constexpr UnitFormat kUnitFormats[] = {
     {LinearFormat::kMxfp4, WeightFormat::kMxfp4, "mxfp4", 64, 4, 128, 50, 330, 430, 242},
     {LinearFormat::kQ3_K, WeightFormat::kQ3_K, "q3_k", 128, 3, 384, 120, 850, 950, 534},
     {LinearFormat::kQ2_K, WeightFormat::kQ2_K, "q2_k", 128, 2, 384, 120, 850, 1300, 731, 8},
+    {LinearFormat::kInt4Zeros, WeightFormat::kInt4, "int4_zeros", 128, 4, 384, 120, 800, 1000, 562},
     {LinearFormat::kFp8, WeightFormat::kFp8, "fp8", 64, 8, 128, 50, 330, 400, 225},
 };
 constexpr const UnitFormat& unit_format(LinearFormat format) {

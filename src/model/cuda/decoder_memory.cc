@@ -40,6 +40,9 @@ Status add_parts(const FusedLinear& linear, std::span<const LinearSource> source
     if (stored == plan.format && plan.format == LinearFormat::kFp8) {
       stage(0, sources[i].fp8_codes(out, linear.in).bytes());
       stage(1, static_cast<size_t>(LinearSource::fp8_scale_count(out, linear.in)) * sizeof(float));
+    } else if (stored == plan.format && sources[i].has_integers() &&
+               !takes_words(linear.parts[i], linear.in, sources[i])) {
+      stage(0, LinearSource::integer_block_bytes(out, linear.in, plan.format));
     } else if (stored == plan.format && is_grouped(plan.format)) {
       stage(0, sources[i].blocks(out, linear.in).rows.bytes());
     } else if (stored == plan.format) {

@@ -103,6 +103,14 @@ Status Loader::pack(const LinearSource& source, const FusedPart& part, const Sli
                                     reinterpret_cast<const float*>(staged_scales)},
                           part.out.total, part.placement, part.first_output, stream_->get());
   }
+  if (stored == format && source.has_integers() && !takes_words(part, in, source)) {
+    FORERUN_ASSIGN_OR_RETURN(const std::vector<std::byte> blocks,
+                             source.integer_blocks(part.out, in, format));
+    FORERUN_ASSIGN_OR_RETURN(const std::byte* rows, uploader_.bring(blocks, 0));
+    const auto row_bytes = static_cast<int64_t>(blocks.size()) / part.out.total;
+    return to.pack_stored(StoredBlocks{rows, row_bytes, 0}, part.out.total, part.placement,
+                          part.first_output, stream_->get());
+  }
   if (stored == format && is_grouped(format)) {
     const LinearSource::Blocks blocks = source.blocks(part.out, in);
     FORERUN_ASSIGN_OR_RETURN(const std::byte* rows, uploader_.bring(blocks.rows, 0));

@@ -114,14 +114,17 @@ Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
   return sources;
 }
 
+bool takes_words(const FusedPart& part, const Slice& in, const LinearSource& source) {
+  const bool is_plain = part.placement == OutputPlacement::kPlain;
+  return source.packs_as_int4(part.out, in, is_plain ? kOutputsOfWord : kOutputsOfGatedTile);
+}
+
 std::optional<LinearFormat> format_as_stored(const FusedPart& part, const Slice& in,
                                              const LinearSource& source) {
+  if (takes_words(part, in, source)) return LinearFormat::kInt4Group128;
   const bool is_plain = part.placement == OutputPlacement::kPlain;
-  if (source.packs_as_int4(part.out, in, is_plain ? kOutputsOfWord : kOutputsOfGatedTile)) {
-    return LinearFormat::kInt4Group128;
-  }
   if (!is_plain && part.out.total % kOutputsOfGatedTile != 0) return std::nullopt;
-  return source.grouped_format(in);
+  return source.stored_format(in);
 }
 
 std::vector<FusedRun> runs_of_one_format(const FusedLinear& linear,

@@ -84,8 +84,9 @@ bool may_share_lm_head(const ModelConfig& config, const FusedLinear& lm_head,
 // Finds the layer's modules in the checkpoint.
 Result<std::vector<LinearSource>> find_sources(const Checkpoint& checkpoint,
                                                const FusedLinear& linear);
-// Returns the format in which kernels read the part of a module as it is stored; unset if they
-// cannot.
+// Whether the int4 kernels unpack AutoAWQ's words of the part themselves.
+bool takes_words(const FusedPart& part, const Slice& in, const LinearSource& source);
+// The format in which kernels take the part of a module as it is stored; nothing where they do not.
 std::optional<LinearFormat> format_as_stored(const FusedPart& part, const Slice& in,
                                              const LinearSource& source);
 // Returns the runs of equal formats, in order, if kernels read every part as it is stored and

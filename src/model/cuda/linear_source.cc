@@ -9,6 +9,7 @@
 #include "checkpoint/float_tensor.h"
 #include "kernels/linear/cuda/plan.h"
 #include "model/block_packing.h"
+#include "model/integer_blocks.h"
 #include "model/parts_packing.h"
 #include "model/weight_packing.h"
 
@@ -67,18 +68,30 @@ LinearSource::Int4 LinearSource::int4(const Slice& out, const Slice& in) const {
           .scales = {.tensor = awq_->scales, .rows = in_units(in, kInt4Group), .columns = out}};
 }
 
-std::optional<LinearFormat> LinearSource::grouped_format(const Slice& in) const {
+std::optional<LinearFormat> LinearSource::stored_format(const Slice& in) const {
+  if (in.from.size() == 0 || in.lead != 0 || in.total != in.from.size()) return std::nullopt;
+  if (has_integers()) return gpu_integer_format(*weight_->parts, {all_outputs(), in.from});
   std::optional<WeightFormat> stored;
   if (fp8_) stored = WeightFormat::kFp8;
   if (weight_->blocks != nullptr) stored = kernel_format(weight_->blocks->format);
   const auto format = stored ? cuda::grouped_format(*stored) : std::nullopt;
-  if (!format || in.from.size() == 0 || in.lead != 0 || in.total != in.from.size() ||
-      !aligned(in, unit_inputs(*format))) {
-    return std::nullopt;
-  }
+  if (!format || !aligned(in, unit_inputs(*format))) return std::nullopt;
   const bool cuts_scales = fp8_ && fp8_->block_in < weight_->parts->in_features() &&
                            fp8_->block_in % unit_inputs(*format) != 0;
   return cuts_scales ? std::nullopt : format;
+}
+
+size_t LinearSource::integer_block_bytes(const Slice& out, const Slice& in, LinearFormat format) {
+  return static_cast<size_t>(out.total * integer_row_bytes(format, in.total));
+}
+
+Result<std::vector<std::byte>> LinearSource::integer_blocks(const Slice& out, const Slice& in,
+                                                            LinearFormat format) const {
+  std::vector<std::byte> rows(integer_block_bytes(out, in, format));
+  const auto lead = static_cast<size_t>(out.lead * integer_row_bytes(format, in.total));
+  FORERUN_RETURN_IF_ERROR(make_integer_blocks(*weight_->parts, {out.from, in.from}, format,
+                                              std::span(rows).subspan(lead)));
+  return rows;
 }
 
 LinearSource::Blocks LinearSource::blocks(const Slice& out, const Slice& in) const {

@@ -2,6 +2,7 @@
 // Host memory only.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,11 +38,19 @@ class LinearSource {
   };
   Int4 int4(const Slice& out, const Slice& in) const;
 
-  // Returns the grouped format in which kernels read these inputs as they are stored, in blocks of
-  // a GGUF file or in e4m3. Unset for other formats, and if edges or scales cut units.
-  std::optional<LinearFormat> grouped_format(const Slice& in) const;
-  // Only for a part in a grouped format of blocks: its rows of whole blocks, and the offset of a
-  // row's begin in its first block.
+  // The format in which kernels take these inputs as they are stored, in blocks of a GGUF file, in
+  // e4m3 or as integers (gpu_integer_format()). Nothing for other formats, and where edges or
+  // scales cut units.
+  std::optional<LinearFormat> stored_format(const Slice& in) const;
+  // Whether a part in the format is made of integers' blocks, which integer_blocks() makes,
+  // [out.total][integer_row_bytes()]. It fails if a scale or a zero cannot
+  // be.
+  bool has_integers() const { return weight_->parts != nullptr && fp8_ == nullptr; }
+  static size_t integer_block_bytes(const Slice& out, const Slice& in, LinearFormat format);
+  Result<std::vector<std::byte>> integer_blocks(const Slice& out, const Slice& in,
+                                                LinearFormat format) const;
+  // Only for a part in a grouped format of blocks: its rows of whole blocks, and where in its first
+  // block a row begins.
   struct Blocks {
     MatrixSlice rows;
     int64_t first_input;
@@ -60,6 +69,8 @@ class LinearSource {
   const RawTensor& tensor() const { return *weight_; }
 
  private:
+  ShardRange all_outputs() const { return {0, weight_->shape[0]}; }
+
   const RawTensor* weight_ = nullptr;
   std::optional<AwqTensors> awq_;            // set for AutoAWQ's "gemm" version
   std::shared_ptr<const ScaledFloats> fp8_;  // null unless stored as e4m3

@@ -17,6 +17,7 @@
 #include "model/cuda/fused_linear.h"
 #include "model/cuda/load_decoder.h"
 #include "model/decoder_weights.h"
+#include "model/integer_blocks.h"
 #include "model/weight_packing.h"
 
 namespace forerun::cuda {
@@ -60,10 +61,10 @@ std::vector<Toy> toys() {
   spec = base;
   spec.quantization = ToySpec::Quantization::kAwq;
   spec.dtype = DType::kF16;
-  all.push_back({"awq_group_32", spec});
+  all.push_back({"awq_group_32", spec, false, LinearFormat::kInt4Zeros});
   spec.awq_group_size = -1;
   spec.hidden_size = 64;
-  all.push_back({"awq_one_group", spec});
+  all.push_back({"awq_one_group", spec, false, LinearFormat::kInt4Group128});
   spec = base;
   spec.quantization = ToySpec::Quantization::kAwq;
   spec.awq_group_size = 128;
@@ -103,6 +104,13 @@ std::vector<Toy> toys() {
   spec.hidden_size = 256;
   spec.intermediate_size = 512;
   all.push_back({"fp8_blocks", spec, false, LinearFormat::kFp8});
+  for (const auto& [layout, format] : {std::pair("gptq", LinearFormat::kInt4Zeros),
+                                       {"gptq_middle_zeros", LinearFormat::kQ4_0},
+                                       {"packed_8", LinearFormat::kQ8_0},
+                                       {"gemm_channel", LinearFormat::kInt4Group128}}) {
+    spec.layout = &toy_layout(layout);
+    all.push_back({layout, spec, false, format});
+  }
   return all;
 }
 
@@ -145,7 +153,29 @@ Matrix dequantized(const LinearSource::Blocks& blocks, int64_t inputs) {
   return rows;
 }
 
-// Returns the module in the form that the packing kernels read, [out.total][in.total].
+// Blocks of integers (model/integer_blocks.h).
+Matrix from_integers(const std::vector<std::byte>& blocks, LinearFormat format, int64_t inputs) {
+  const auto* at = reinterpret_cast<const uint8_t*>(blocks.data());
+  const auto row_bytes = static_cast<size_t>(integer_row_bytes(format, inputs));
+  Matrix rows(blocks.size() / row_bytes);
+  for (std::vector<float>& row : rows) {
+    for (int64_t input = 0; input < inputs; input += 32) {
+      const float scale = to_float(f16{static_cast<uint16_t>(at[0] | at[1] << 8)});
+      at += 2;
+      const bool is_8 = format == LinearFormat::kQ8_0;
+      const int zero = is_8 ? 0 : format == LinearFormat::kQ4_0 ? 8 : *at++;
+      for (int i = 0; i < 32; ++i) {
+        const int nibble = i < 16 ? at[i] & 15 : at[i % 16] >> 4;
+        const int q = is_8 ? static_cast<int8_t>(at[i]) : nibble;
+        row.push_back(static_cast<float>(q - zero) * scale);
+      }
+      at += is_8 ? 32 : 16;
+    }
+  }
+  return rows;
+}
+
+// The module as the packing kernels see it, [out.total][in.total].
 Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, LinearFormat format) {
   if (format == LinearFormat::kFp8) {
     const auto codes = copied<uint8_t>(source.fp8_codes(out, in));
@@ -158,6 +188,11 @@ Matrix packed(const LinearSource& source, const Slice& out, const Slice& in, Lin
          .block_in = 64});
     EXPECT_TRUE(weight.ok()) << weight.status().message();
     return dequantized(*weight);
+  }
+  if (format != LinearFormat::kBf16 && source.has_integers() && !source.packs_as_int4(out, in, 1)) {
+    const auto blocks = source.integer_blocks(out, in, format);
+    EXPECT_TRUE(blocks.ok()) << blocks.status().message();
+    return from_integers(*blocks, format, in.total);
   }
   if (is_grouped(format)) return dequantized(source.blocks(out, in), in.total);
   if (format == LinearFormat::kInt4Group128) {
@@ -235,7 +270,9 @@ class ShardWeights : public testing::TestWithParam<size_t> {
                    std::span<const LinearWeight* const> expected, bool int4, bool stores_grouped) {
     const auto plan = plan_fused(run, sources);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
-    EXPECT_EQ(plan->format == LinearFormat::kInt4Group128, int4 && !run.all_zero());
+    if (toy_.grouped != LinearFormat::kInt4Group128) {
+      EXPECT_EQ(plan->format == LinearFormat::kInt4Group128, int4 && !run.all_zero());
+    }
     const auto is_whole = [&run](LinearFormat format) {
       return !run.all_zero() && run.in.from.begin % unit_inputs(format) == 0 &&
              run.in.from.size() % unit_inputs(format) == 0;
@@ -281,9 +318,11 @@ TEST_P(ShardWeights, AreTheCpusInAFrameOfZeros) {
       ASSERT_TRUE(is_copied.ok()) << is_copied.status().message();
       if (!*is_copied && layout.has_head()) {
         const LmHeadSource head = find_lm_head(*checkpoint_, nullptr);
-        expect_same(head_linear(config, layout, WeightOverride::kAsStored, head.module),
-                    {&cpu->head}, false,
-                    toy_.spec.layout == nullptr);  // such layouts quantize no head
+        expect_same(
+            head_linear(config, layout, WeightOverride::kAsStored, head.module), {&cpu->head},
+            false,
+            // Layouts quantize no head.
+            toy_.spec.layout == nullptr && toy_.spec.quantization == ToySpec::Quantization::kNone);
       }
       EXPECT_EQ(layout.head_out.from.begin, part.vocab.begin);
       EXPECT_EQ(layout.num_tokens, part.vocab.size());

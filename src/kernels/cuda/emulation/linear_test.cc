@@ -180,6 +180,42 @@ TEST_P(LinearEmulation, OutputsAreThoseOfPlainLoops) {
   }
 }
 
+// Blocks of integers (model/integer_blocks.h) with a scale and a zero point for 128 inputs, packed
+// for the int4 kernels.
+TEST(LinearEmulationOfBlocks, OutputsOfInt4AreThoseOfPlainLoops) {
+  constexpr int64_t kIn = 1024, kOut = 96, kBlockBytes = 19;
+  StoredTensor stored = random_stored(LinearFormat::kInt4Zeros, kIn, kOut, 5);
+  std::vector<float> weights;
+  for (int64_t block = 0; block < kIn * kOut / 32; ++block) {
+    uint8_t* const at = stored.bytes.data() + block * kBlockBytes;
+    if (block % 4 == 0) at[2] %= 16;  // zero point
+    std::copy_n(stored.bytes.data() + block / 4 * 4 * kBlockBytes, 3, at);
+    const float scale = to_float(f16{static_cast<uint16_t>(at[0] | at[1] << 8)});
+    for (int i = 0; i < 32; ++i) {
+      const int q = i < 16 ? at[3 + i] & 15 : at[3 + i % 16] >> 4;
+      weights.push_back(static_cast<float>(q - at[2]) * scale);
+    }
+  }
+  const Result<LinearPlan> plan = plan_linear(LinearFormat::kInt4Group128, kIn, kOut);
+  ASSERT_TRUE(plan.ok());
+  Result<LinearWeightCuda> weight = LinearWeightCuda::allocate(*plan);
+  ASSERT_TRUE(weight.ok());
+  const DeviceBuffer blocks = to_device(stored.bytes), wide = to_device(weights);
+  ASSERT_OK(weight->pack_stored(StoredBlocks{blocks.data(), stored.row_bytes, 0}, kOut,
+                                OutputPlacement::kPlain, 0, nullptr));
+  const DeviceBuffer x = to_device(random_inputs(LinearFormat::kInt4Group128, 5 * kIn, 1.0f, 3));
+  const DeviceBuffer found = to_device(std::vector<float>(5 * kOut));
+  const DeviceBuffer expected = to_device(std::vector<float>(5 * kOut));
+  ASSERT_OK(linear_f32_ref_cuda(wide.as<float>(), kIn, kOut, x.as<uint16_t>(), 5,
+                                expected.as<float>(), nullptr));
+  LinearCall call = call_for(x, kIn, 5);
+  call.output_f32 = found.as<float>();
+  call.output_stride = kOut;
+  ASSERT_OK(linear_cuda(*weight, call, nullptr));
+  EXPECT_LT(relative_error(to_host<float>(found, 5 * kOut), to_host<float>(expected, 5 * kOut)),
+            1e-5);
+}
+
 // TileWork finds a tile's outputs and rows without a division.
 TEST(LinearTileWork, IsWhereADivisionSays) {
   LinearKernelArgs args = {};

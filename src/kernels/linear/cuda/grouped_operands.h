@@ -19,6 +19,7 @@
 //
 //   q8_0, q4_0, q5_0, iq4_nl  f16 scales
 //   q4_1, q5_1                f16 scales; f16 minima
+//   int4_zeros                f16 scales; a byte a group: zero points
 //   mxfp4                     bf16 scales
 //   q4_K, q5_K                a byte a group: integer scales; a byte a group: integer minima; f16
 //                             d; f16 dmin
@@ -98,6 +99,7 @@ enum class QuantKind : uint8_t { kBytes, kPlanes, kIq4, kE2m1, kE4m3 };
 // How a format stores its scales. A part has one scale; an operand is a product with its own.
 enum class ScaleKind : uint8_t {
   kHalves,
+  kHalvesZeros,
   kBf16s,
   kPartBytes,
   kOperandBytes,
@@ -135,6 +137,8 @@ constexpr GroupedShape grouped_shape(LinearFormat format) {
       return {QuantKind::kIq4, ScaleKind::kHalves, 32, 128};
     case LinearFormat::kIq4Xs:
       return {QuantKind::kIq4, ScaleKind::kPartBytes, 32, 128};
+    case LinearFormat::kInt4Zeros:
+      return {QuantKind::kPlanes, ScaleKind::kHalvesZeros, 32, 0};
     case LinearFormat::kMxfp4:
       return {QuantKind::kE2m1, ScaleKind::kBf16s, 32, 0};
     default:
@@ -212,6 +216,28 @@ struct GroupedScales<kFormat, ScaleKind::kHalves> {
   }
   __device__ __forceinline__ float2 of_low() const {
     return make_float2(0x1p-24f, 0x1p-24f * Traits::kUpper);
+  }
+};
+
+template <LinearFormat kFormat>
+struct GroupedScales<kFormat, ScaleKind::kHalvesZeros> {
+  using Traits = GroupedTraits<kFormat>;
+  uint32_t scales[Traits::kGroups];
+  uint32_t zeros[Traits::kGroups / 2];
+
+  __device__ __forceinline__ GroupedScales(uint32_t unit, int half, int lane) {
+    load_shared_words(lane_scales<kFormat>(unit, half, lane, Traits::kGroups * 4), scales);
+    load_shared_words(
+        lane_scales<kFormat>(unit, half, lane, Traits::kGroups * 2) + Traits::kGroups * 64, zeros);
+  }
+  __device__ __forceinline__ float2 of_part(int part) const { return widen_halves(scales[part]); }
+  // Subtracts a group's zero points from its quants, which are integers in place.
+  __device__ __forceinline__ void subtract_zeros(uint32_t (&a)[4], int group) const {
+    const int first = group % 2 * 2;
+    const uint32_t lower = __byte_perm(zeros[group / 2], 0, 0x4040 + first * 0x0101);
+    const uint32_t upper = __byte_perm(zeros[group / 2], 0, 0x4040 + (first + 1) * 0x0101) << 4;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) a[i] = subtract_f16x2(a[i], i % 2 == 0 ? lower : upper);
   }
 };
 
@@ -502,6 +528,9 @@ __device__ __forceinline__ void load_operand(uint32_t (&a)[4], const GroupedQuan
                                              const GroupedScales<kFormat>& scales, int step) {
   using Traits = GroupedTraits<kFormat>;
   quants.operand(a, step % 4);
+  if constexpr (Traits::kScales == ScaleKind::kHalvesZeros) {
+    scales.subtract_zeros(a, step / Traits::kGroupSteps);
+  }
   if constexpr (Traits::kScalesOperands) {
     const int group = step / Traits::kGroupSteps;
     const uint32_t lower = scales.multiplier(group, 0), upper = scales.multiplier(group, 1);

@@ -66,7 +66,9 @@ class LinearWeightCuda {
   Status pack_bf16(const __nv_bfloat16* weight, int64_t outputs, OutputPlacement placement,
                    int64_t first_output, cudaStream_t stream);
 
-  // Packs blocks of GGUF files, of the format that the weight was planned for.
+  // The same for blocks of GGUF files, of the format that the weight was planned for. An int4
+  // weight takes those of int4_zeros, four of which in a row have the same scale and zero point, up
+  // to 15.
   Status pack_stored(const StoredBlocks& blocks, int64_t outputs, OutputPlacement placement,
                      int64_t first_output, cudaStream_t stream);
   // Packs e4m3 codes with their scales.
@@ -145,7 +147,8 @@ struct LinearCall {
   // must itself be a dependent launch, or have no dependent successor in flight. (The kernel for
   // many rows is always a dependent launch.)
   bool dependent = true;
-  // Required for kFewestTileRows rows and more, which must have no `row_index`.
+  // Required for kFewestTileRows rows and more, which must have no `row_index`, and for more than 8
+  // rows of a weight with minima (min_groups()).
   LinearScratchCuda scratch = {};
 };
 

@@ -136,13 +136,18 @@ __device__ __forceinline__ void pack_scales(const BlockSource<kFormat>& source, 
     const int64_t input = unit * kInputs + group * (kInputs / kGroups);
     const uint8_t* const block = source.block(output, input);
     const int at = (slot * kGroups + group) * 2 + upper;
-    if constexpr (Traits::kScales == ScaleKind::kHalves || Traits::kScales == ScaleKind::kBf16s) {
+    constexpr ScaleKind kScales = Traits::kScales;
+    if constexpr (kScales == ScaleKind::kHalves || kScales == ScaleKind::kBf16s ||
+                  kScales == ScaleKind::kHalvesZeros) {
       halves[at] = static_cast<uint16_t>(Block::d(block));
       if constexpr (Traits::kHasMin) {
         halves[at + kGroups * 32] = static_cast<uint16_t>(Block::dmin(block));
       }
+      if constexpr (kScales == ScaleKind::kHalvesZeros) {
+        bytes[at + kGroups * 64] = static_cast<uint8_t>(Block::zero(block));
+      }
     } else {
-      constexpr bool kHasNibbles = Traits::kScales == ScaleKind::kOperandNibbles;
+      constexpr bool kHasNibbles = kScales == ScaleKind::kOperandNibbles;
       constexpr bool kHasMinBytes = Traits::kHasMin && !kHasNibbles;
       const int in_block = source.within(input) / (kInputs / kGroups);
       uint32_t scale = Block::scale(block, in_block) - Block::kScaleZero + Traits::kScaleZero;
@@ -176,6 +181,28 @@ __global__ void pack_blocks_kernel(StoredBlocks blocks, PackTarget target) {
   }
 }
 
+// Blocks of 4-bit integers of which four in a row have the same scale and zero point, up to 15, for
+// the int4 kernels.
+struct Int4Source {
+  BlockSource<LinearFormat::kInt4Zeros> source;
+  using Block = StoredBlock<LinearFormat::kInt4Zeros>;
+
+  __device__ __forceinline__ uint32_t nibble(int64_t unit, int input, int64_t output) const {
+    return source.quant(output, unit * kInt4Group + input);
+  }
+  __device__ __forceinline__ uint32_t zero(int64_t unit, int64_t output) const {
+    return Block::zero(source.block(output, unit * kInt4Group));
+  }
+  __device__ __forceinline__ __half scale(int64_t unit, int64_t output) const {
+    const uint32_t bits = Block::d(source.block(output, unit * kInt4Group));
+    return __ushort_as_half(static_cast<unsigned short>(bits));
+  }
+};
+__global__ void pack_int4_blocks_kernel(StoredBlocks blocks, PackTarget target) {
+  const PackVector vector(target, kUnitBytes<LinearFormat::kInt4Group128>);
+  if (vector.is_in_source) pack_int4(Int4Source{{blocks}}, target, vector);
+}
+
 __global__ void pack_fp8_kernel(StoredFp8 fp8, PackTarget target) {
   constexpr LinearFormat kFormat = LinearFormat::kFp8;
   constexpr int kInputs = unit_inputs(kFormat);
@@ -197,13 +224,14 @@ __global__ void pack_fp8_kernel(StoredFp8 fp8, PackTarget target) {
 
 template <LinearFormat kFormat>
 __global__ void pack_blocks_kernel(StoredBlocks, PackTarget) {}
+__global__ void pack_int4_blocks_kernel(StoredBlocks, PackTarget) {}
 __global__ void pack_fp8_kernel(StoredFp8, PackTarget) {}
 
 #endif
 
 using PackBlocks = void (*)(StoredBlocks, PackTarget);
 PackBlocks find_pack(LinearFormat format) {
-  PackBlocks found = nullptr;
+  PackBlocks found = format == LinearFormat::kInt4Group128 ? pack_int4_blocks_kernel : nullptr;
   each_block_format([&]<LinearFormat kFormat>() {
     if (format == kFormat) found = pack_blocks_kernel<kFormat>;
   });

@@ -201,6 +201,18 @@ struct StoredBlock<LinearFormat::kQ2_K> {
   static __device__ uint32_t minimum(const uint8_t* block, int group) { return block[group] >> 4; }
 };
 
+// The form that loaders give integers of other files (model/integer_blocks.h): d, a zero point from
+// 0 to 16, then nibbles as in Q4_0.
+template <>
+struct StoredBlock<LinearFormat::kInt4Zeros> {
+  static constexpr int kInputs = 32, kBytes = 19;
+  static __device__ uint32_t quant(const uint8_t* block, int i) {
+    return nibble_of(block + 3, 16, i);
+  }
+  static __device__ uint32_t d(const uint8_t* block) { return two_bytes(block); }
+  static __device__ uint32_t zero(const uint8_t* block) { return block[2]; }
+};
+
 // Weight i of a block, with the roundings of ggml's reference.
 template <LinearFormat kFormat>
 __device__ __forceinline__ float stored_weight(const uint8_t* block, int i) {
@@ -212,8 +224,10 @@ __device__ __forceinline__ float stored_weight(const uint8_t* block, int i) {
   const auto less = [](uint32_t value, int zero) {
     return static_cast<float>(static_cast<int>(value) - zero);
   };
-  const auto level_of = [&less](uint32_t quant) {
-    if constexpr (requires { Block::level(quant); }) {
+  const auto level_of = [&less, block](uint32_t quant) {
+    if constexpr (requires { Block::zero(block); }) {
+      return less(quant, static_cast<int>(Block::zero(block)));
+    } else if constexpr (requires { Block::level(quant); }) {
       return Block::level(quant);
     } else {
       return less(quant, Block::kZero);

@@ -27,6 +27,7 @@ struct BlockParts {
   std::array<int, 256> q = {};
   std::array<int, 16> scale = {}, min = {};
   uint16_t d = 0, dmin = 0;
+  int zero = 0;
 };
 
 struct BlockShape {
@@ -61,6 +62,8 @@ inline BlockShape block_shape(LinearFormat format) {
       return {256, 136, 4, 0, 32, -32, 31, false, kIq4Book};
     case LinearFormat::kMxfp4:
       return {32, 17, 4, 0, 32, 0, 0, false, kE2m1Book};
+    case LinearFormat::kInt4Zeros:
+      return {32, 19, 4, 0, 32, 0, 0, false};
     case LinearFormat::kQ3_K:
       return {256, 110, 3, 4, 16, -32, 31, false};
     case LinearFormat::kQ2_K:
@@ -119,6 +122,11 @@ inline std::vector<uint8_t> encoded(LinearFormat format, const BlockParts& parts
     case LinearFormat::kQ4_0:
     case LinearFormat::kIq4Nl:
       put_half(parts.d);
+      put_nibbles(0, 16);
+      break;
+    case LinearFormat::kInt4Zeros:
+      put_half(parts.d);
+      put(parts.zero);
       put_nibbles(0, 16);
       break;
     case LinearFormat::kQ4_1:
@@ -213,6 +221,7 @@ inline StoredTensor random_blocks(LinearFormat format, int64_t in, int64_t out, 
     for (int& q : parts.q) q = below(1 << shape.bits);
     parts.d = to_f16(uniform(engine) * unit).bits;
     if (is_mxfp4) parts.d = static_cast<uint16_t>(118 + below(4));
+    parts.zero = format == LinearFormat::kInt4Zeros ? below(17) : shape.zero;
     // Minima of about the middle of the quants.
     if (shape.has_min) {
       const float middle = static_cast<float>(1 << (shape.bits - 1)) * uniform(engine) * unit;
@@ -230,7 +239,7 @@ inline StoredTensor random_blocks(LinearFormat format, int64_t in, int64_t out, 
       const float d = is_mxfp4 ? std::ldexp(1.0f, parts.d - 127) : to_float(f16{parts.d});
       const float dmin = to_float(f16{parts.dmin});
       const int quant = parts.q[static_cast<size_t>(i)];
-      const float q = shape.book[1] == 0 ? static_cast<float>(quant - shape.zero)
+      const float q = shape.book[1] == 0 ? static_cast<float>(quant - parts.zero)
                                          : shape.book[static_cast<size_t>(quant)];
       tensor.weights.push_back(two_levels ? d * static_cast<float>(parts.scale[group]) * q -
                                                 dmin * static_cast<float>(parts.min[group])
