@@ -1,7 +1,7 @@
 // Sums of the activations of each group of inputs that share a minimum, which are operands of the
 // products with minima (linear/cuda/grouped_operands.h): 128 inputs have a sum for each of up to 8
-// groups, so their minima take one product a fragment. Device code; included by the
-// kernels alone.
+// groups, so their minima take one product a fragment. Device code; only the
+// kernels include it.
 //
 // A sum is two f16, its rounded value and what that lacks, which have 22 bits together. Magnitudes
 // beyond 65,504 are clamped to it, like those of activations. As operand B of mma.m16n8k16, a lane
@@ -28,7 +28,7 @@ __device__ __forceinline__ uint32_t clamped_halves(float low, float high) {
   return reinterpret_cast<const uint32_t&>(pair);
 }
 
-// Adds up the activations of 8 rows and 128 inputs, of which kGroupSteps * 16 inputs are a group.
+// Sums of the activations of 8 rows and 128 inputs, of which kGroupSteps * 16 inputs are a group.
 // The order in which a group's are added depends on nothing else: products with zeros change none.
 // With kTwoChains two chains of products take the place of one (q4_k: 3% faster at 8 rows; q4_1
 // would be 30% slower at one row).

@@ -1,6 +1,6 @@
-// Weights of the grouped formats (linear/unit_formats.h) as operands of the tensor core: small
-// integers with scales that 16 or 32 inputs share, and floats of 4 and 8 bits. Device code;
-// included by the kernels alone.
+// Operands of the tensor core for weights of the grouped formats (linear/unit_formats.h): small
+// integers with scales that 16 or 32 inputs share, and floats of 4 and 8 bits. Device code; only
+// the kernels include it.
 //
 // A unit has two halves of 16 outputs, each in the place of the tensor core's 16-row operand; a
 // lane has two outputs of a half, the lower and the upper row of group g = lane / 4. Quants lie
@@ -94,9 +94,9 @@ __device__ __forceinline__ void add_scaled(float (&sums)[4], const float (&part)
   }
 }
 
-// How a format stores its quants.
+// The storage of a format's quants.
 enum class QuantKind : uint8_t { kBytes, kPlanes, kIq4, kE2m1, kE4m3 };
-// How a format stores its scales. A part has one scale; an operand is a product with its own.
+// The storage of a format's scales. A part has one scale; an operand is a product with its own.
 enum class ScaleKind : uint8_t {
   kHalves,
   kHalvesZeros,
@@ -187,8 +187,8 @@ __device__ __forceinline__ uint32_t lane_scales(uint32_t unit, int half, int lan
   return unit + quant_bytes(kFormat) + (half * 8 + (lane >> 2)) * bytes;
 }
 
-// Which two groups of a unit's inputs the lane has minima of. The sums of lanes without groups of
-// their own are 0.
+// Returns which two groups of a unit's inputs the lane has minima of. The sums of lanes without
+// groups of their own are 0.
 template <LinearFormat kFormat>
 __device__ __forceinline__ int pair_of_lane(int lane) {
   return lane & (GroupedTraits<kFormat>::kGroups / 2 - 1);
@@ -274,13 +274,13 @@ struct GroupedScales<kFormat, ScaleKind::kPartBytes> {
   }
 };
 
-// 1,024 plus a byte of `words`, which have two rows of a group, twice, as f16.
+// Returns 1,024 plus a byte of `words`, which have two rows of a group, twice, as f16.
 template <int kWords>
 __device__ __forceinline__ uint32_t byte_twice(const uint32_t (&words)[kWords], int group,
                                                int row) {
   return __byte_perm(words[group / 2], 0x64646464u, 0x4040 + (group % 2 * 2 + row) * 0x0101);
 }
-// What is above 1,024 + kZero, which has kZero in its low byte.
+// Returns what is above 1,024 + kZero, which has kZero in its low byte.
 template <int kZero>
 __device__ __forceinline__ uint32_t integers_of(uint32_t pair) {
   return subtract_f16x2(pair, (0x6400u + kZero) * 0x00010001u);
@@ -412,7 +412,7 @@ struct GroupedQuants<kFormat, QuantKind::kE4m3> {
   }
 };
 
-// A lane's low bits of 64 inputs, `place` of those of the unit.
+// Loads a lane's low bits of 64 inputs, number `place` of those of the unit.
 template <int kWords>
 __device__ __forceinline__ void load_low_bits(uint32_t (&low)[kWords], uint32_t unit, int place,
                                               int lane) {

@@ -156,6 +156,7 @@ struct GroupedTileUnit {
     const uint32_t unit = stage + Stage::kWeightOffset + tile * stage_bytes(kFormat);
     const GroupedScales<kFormat> scales(unit, half, lane);
     const uint64_t rows = wgmma_descriptor<Stage::kBoxInputs>(wgmma_uniform(stage));
+    GroupedQuants<kFormat> quants;
 #pragma unroll
     for (int part_idx = 0; part_idx < Traits::kSteps / Traits::kPartSteps; ++part_idx) {
       Sums part = {};
@@ -164,8 +165,7 @@ struct GroupedTileUnit {
 #pragma unroll
       for (int step = 0; step < Traits::kPartSteps; step += kCount) {
         const int first = part_idx * Traits::kPartSteps + step;
-        GroupedQuants<kFormat> quants;
-        quants.load(unit, half, lane, first / 4);
+        if (first % 4 == 0) quants.load(unit, half, lane, first / 4);
         uint32_t a[kCount][4];
 #pragma unroll
         for (int i = 0; i < kCount; ++i) load_operand<kFormat>(a[i], quants, scales, first + i);
