@@ -244,7 +244,7 @@ void RealExecutor::submit(WorkItem item) {
   pending.item = std::move(item);
   if (pending.item.role == Role::kDraft && draft_window_ > 0) narrow_view(pending.item);
   pending.opening = sequence.opening;
-  if (trace_) pending.submit_ns = steady_ns();
+  pending.submit_ns = steady_ns();
   if (pending.item.verify_by_rejection) attach_distributions(sequence, pending);
   roles_[role]->submit(std::move(pending));
 }

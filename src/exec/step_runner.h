@@ -90,8 +90,8 @@ struct PipelineEvent {
   uint64_t step = 0;
   // kRetired: the Step's status.
   Status status;
-  int64_t start_ns = 0;  // time at which the first stage began the Step
-  int64_t end_ns = 0;
+  int64_t start_ns = 0;                 // kRetired: time at which the first stage began the Step
+  int64_t end_ns = 0;                   // time of the event
   std::vector<TraceStage> stages = {};  // as in TraceStep
 };
 

@@ -113,7 +113,10 @@ void RemoteStages::take_in(Incoming&& incoming) {
 
 void RemoteStages::tell_entered(UnderWay& step) {
   if (std::exchange(step.entered, true)) return;
-  (*step.tell)({.kind = PipelineEvent::Kind::kEntered, .step = step.number, .status = {}});
+  (*step.tell)({.kind = PipelineEvent::Kind::kEntered,
+                .step = step.number,
+                .status = {},
+                .end_ns = steady_ns()});
 }
 
 // Notes the entry of a Step. The first stage's notice may arrive after the last stage's answer; the

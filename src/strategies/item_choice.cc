@@ -89,24 +89,4 @@ float ItemChoice::reach(const TokenTree& tree, std::span<const NodeId> nodes) {
   return reached;
 }
 
-bool ItemChoice::waits_for(const TokenTree& tree, std::span<const NodeId> nodes,
-                           std::span<const NodeId> rows, float seconds) const {
-  if (costs_.entry[1] <= 0.0f || costs_.sequences > 1) return false;
-  const float left =
-      std::max(0.0f, costs_.at(Role::kTarget, static_cast<int32_t>(rows.size())) - seconds);
-  const float saved = entry(nodes.size()) - left;
-  if (saved <= 0.0f) return false;
-  float ends = 0.0f;  // chance that the token after the rows is neither sent nor among `nodes`
-  for (const NodeId row : rows) {
-    if (!tree.contains(row)) continue;
-    ends += std::exp(tree.weight(row));
-    for (NodeId child = tree.first_child(row); child != kNoNode; child = tree.next_sibling(child)) {
-      const bool is_covered =
-          is_sent(tree, child) || std::binary_search(nodes.begin(), nodes.end(), child);
-      if (is_covered) ends -= std::exp(tree.weight(child));
-    }
-  }
-  return ends * saved > kWaitPrice * left * reach(tree, nodes);
-}
-
 }  // namespace forerun

@@ -40,15 +40,6 @@ class ItemChoice {
   // `draft_part`: the part of the draft step that remains.
   bool waits(const TokenTree& tree, std::span<const NodeId> nodes, std::span<const NodeId> leaves,
              float draft_part) const;
-  // Returns whether such an item should wait for the result of the item of `rows`, sent `seconds`
-  // ago: if that ends the cycle, the first stage is free for the new root at once, and not after an
-  // interval.
-  bool waits_for(const TokenTree& tree, std::span<const NodeId> nodes, std::span<const NodeId> rows,
-                 float seconds) const;
-  // Return the seconds until the first stage has processed an item of this many rows, and the
-  // seconds of a draft step.
-  float entry(size_t rows) const { return costs_.entry_at(static_cast<int32_t>(rows)); }
-  float draft(size_t rows) const { return costs_.at(Role::kDraft, static_cast<int32_t>(rows)); }
 
  private:
   // Returns the seconds by which an item of this many rows delays the cycle's end.

@@ -84,18 +84,5 @@ TEST_F(ItemChoiceTest, WaitsForTheDraftWhereAnIntervalIsLong) {
   EXPECT_FALSE(choice_.waits(tree_, root, root, 1.0f));
 }
 
-// The root is in flight, and its children may enter.
-TEST_F(ItemChoiceTest, WaitsForAResultThatIsNear) {
-  const std::vector<NodeId> root = {tree_.root()};
-  EXPECT_FALSE(choice_.waits_for(tree_, nodes_, root, 0.0f)) << "not measured";
-  choice_.on_costs(costs_of(80, 10, 0));
-  // Accepted three times in four.
-  const std::vector<NodeId> some(nodes_.begin(), nodes_.begin() + 2);
-  EXPECT_TRUE(choice_.waits_for(tree_, some, root, 79.0f));
-  EXPECT_TRUE(choice_.waits_for(tree_, some, root, 90.0f)) << "late";
-  EXPECT_FALSE(choice_.waits_for(tree_, some, root, 72.0f));
-  EXPECT_FALSE(choice_.waits_for(tree_, some, root, 60.0f)) << "more than an interval";
-}
-
 }  // namespace
 }  // namespace forerun

@@ -151,10 +151,7 @@ void Pipelined::on_result(const WorkResult& result, StrategyOutput& out) {
       if (step.tag == result.tag) on_drafted(step, result);
     }
   } else if (result.entered) {
-    if (result.tag == entering_tag_) {
-      entering_tag_ = 0;
-      let_pass(choice_.entry(flights_.empty() ? 1 : flights_.back().rows.size()));
-    }
+    if (result.tag == entering_tag_) entering_tag_ = 0;
   } else if (!flights_.empty() && flights_.front().tag == result.tag) {
     on_verified(result, out);
     if (!out.error.ok()) return;
@@ -353,29 +350,15 @@ void Pipelined::send(StrategyOutput& out) {
   flight.guesses.reserve(nodes_.size());
   for (const NodeId node : nodes_) add_row(node, item, flight);
   ++stats_.target_steps;
-  flight.rows = nodes_;
   flights_.push_back(std::move(flight));
   out.work.push_back(std::move(item));
 }
 
-void Pipelined::let_pass(float seconds) {
-  for (Flight& flight : flights_) flight.seconds += seconds;
-}
-
 bool Pipelined::waits() const {
   if (!config_.width_from_costs) return false;
-  for (const Flight& flight : flights_) {
-    const bool lives = std::any_of(flight.rows.begin(), flight.rows.end(),
-                                   [this](NodeId node) { return tree_.contains(node); });
-    if (!lives) continue;
-    if (choice_.waits_for(tree_, nodes_, flight.rows, flight.seconds)) return true;
-    break;
-  }
-  for (const DraftStep& step : steps_) {
-    if (step.tag != 0 && choice_.waits(tree_, nodes_, step.leaves, step.is_new ? 1.0f : 0.5f))
-      return true;
-  }
-  return false;
+  return std::any_of(steps_.begin(), steps_.end(), [this](const DraftStep& step) {
+    return step.tag != 0 && choice_.waits(tree_, nodes_, step.leaves, step.is_new ? 1.0f : 0.5f);
+  });
 }
 
 void Pipelined::add_row(NodeId node, WorkItem& item, Flight& flight) {

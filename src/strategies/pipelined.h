@@ -98,8 +98,6 @@ class Pipelined : public Strategy {
   // A target item that has no result yet.
   struct Flight {
     uint64_t tag = 0;
-    std::vector<NodeId> rows = {};
-    float seconds = 0.0f;           // lower bound on the seconds since it was sent
     std::vector<SentNode> guesses;  // nodes other than the root that have not been accepted yet
   };
   struct DraftStep {
@@ -132,9 +130,8 @@ class Pipelined : public Strategy {
 
   // The target's items.
   void send(StrategyOutput& out);
-  // Returns whether the item in nodes_ should wait for the running draft step or for a result.
+  // Returns whether the item in nodes_ should wait for the running draft step.
   bool waits() const;
-  void let_pass(float seconds);
   void add_row(NodeId node, WorkItem& item, Flight& flight);
   void take_target_edits(WorkItem& item);
 

@@ -16,7 +16,6 @@ constexpr int32_t kSourceLeaves = 8;
 
 void Pipelined::on_drafted(DraftStep& step, const WorkResult& result) {
   step.tag = 0;
-  if (entering_tag_ == 0) let_pass(choice_.draft(step.leaves.size()));
   for (size_t i = 0; i < step.leaves.size(); ++i) {
     const NodeId leaf = step.leaves[i];
     if (!tree_.contains(leaf)) continue;

@@ -108,7 +108,8 @@ void StageTimeline::end(size_t stage_idx, int64_t now_ns, std::vector<PipelineEv
   Stage& stage = stages_[stage_idx];
   const uint64_t number = std::exchange(stage.step, 0);
   if (stage_idx == 0) {
-    events.push_back({.kind = PipelineEvent::Kind::kEntered, .step = number, .status = {}});
+    events.push_back(
+        {.kind = PipelineEvent::Kind::kEntered, .step = number, .status = {}, .end_ns = now_ns});
   }
   TraceStage& passed = at(number).stages.back();
   passed.end_ns = now_ns;

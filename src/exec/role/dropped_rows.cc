@@ -65,6 +65,8 @@ class EditsToCome {
   std::unordered_map<NodeId, NodeId> parents_;  // parents of waiting rows
 };
 
+bool is_dead(const PendingItem& item, size_t row) { return !item.dead.empty() && item.dead[row]; }
+
 void mark_dead(PendingItem& item, size_t row) {
   item.dead.resize(item.item.rows.size());
   item.dead[row] = true;
@@ -91,9 +93,11 @@ void mark_dropped_rows(const RoleSequence& sequence, const StepsUnderWay& steps,
       for (int32_t row = 0; row < piece.count; ++row) {
         const size_t item_row = piece.first_item_row + static_cast<size_t>(row);
         const NodeId node = piece.item->item.rows[item_row].node;
+        if (is_dead(*piece.item, item_row)) continue;
         // A node that is no longer in the tree is part of the prefix, or was dropped already.
         if (node == kNoNode || sequence.kv.find(node) < 0 || edits.leave(node, 0)) continue;
         mark_dead(*piece.item, item_row);
+        --step->live_rows;
         issued.push_back({step->number, piece.first_step_row + row});
       }
     }

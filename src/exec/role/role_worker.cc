@@ -24,6 +24,7 @@ constexpr StepComposer::Limits kNoLimits = {.stages = 0,
 
 // Records that the rows of the Step are in flight from now on, and which of them need not run.
 void begin(StepUnderWay& step) {
+  step.live_rows = step.builder.rows();
   for (const StepUnderWay::Piece& piece : step.pieces) {
     ++piece.sequence->steps_under_way;
     piece.sequence->samples_under_way += piece.samples ? 1 : 0;
@@ -32,6 +33,7 @@ void begin(StepUnderWay& step) {
     for (int32_t row = 0; row < piece.count; ++row) {
       if (!piece.item->dead[piece.first_item_row + static_cast<size_t>(row)]) continue;
       step.dead.push_back(piece.first_step_row + row);
+      --step.live_rows;
     }
   }
 }
@@ -74,6 +76,7 @@ void RoleWorker::set_pipelined(std::function<void(PipelineEvent)> tell) {
 void RoleWorker::submit(PendingItem&& item) {
   RoleSequence* const found = sequences_.find(item.item.sequence);
   if (found == nullptr) return;
+  told_ns_ = std::max(told_ns_, item.submit_ns);
   item.result.sequence = item.item.sequence;
   item.result.role = role_;
   item.result.tag = item.item.tag;
@@ -141,9 +144,18 @@ void RoleWorker::step(std::vector<FinishedItem>& finished, int64_t held_up,
 }
 
 bool RoleWorker::may_issue() const {
-  const size_t max_at_entry = sequences_.following() > 0 ? 1 : kMaxAtEntry;
+  const bool follow = sequences_.following() > 0;
+  const size_t max_at_entry = follow ? 1 : kMaxAtEntry;
+  if (follow && result_is_due()) return false;
   return ready() && under_way_.size() - entered_ < max_at_entry &&
          under_way_.size() < kMaxUnderWay * static_cast<size_t>(pipeline_->num_stages());
+}
+
+bool RoleWorker::result_is_due() const {
+  const auto live = std::find_if(under_way_.begin(), under_way_.end(),
+                                 [](const auto& step) { return step->live_rows > 0; });
+  return live != under_way_.end() && (*live)->entered_ns > 0 &&
+         pace_.is_due((*live)->entered_ns, told_ns_);
 }
 
 bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
@@ -165,6 +177,10 @@ bool RoleWorker::issue(std::vector<FinishedItem>& finished) {
   return true;
 }
 
+void RoleWorker::note_entries(std::vector<FinishedItem>& finished) {
+  for (; noted_ < entered_ && !result_is_due(); ++noted_) note_entry(*under_way_[noted_], finished);
+}
+
 void RoleWorker::note_entry(const StepUnderWay& step, std::vector<FinishedItem>& finished) const {
   for (const StepUnderWay::Piece& piece : step.pieces) {
     if (!piece.is_last || !piece.item->item.tells_entry || piece.sequence->closed) continue;
@@ -175,18 +191,22 @@ void RoleWorker::note_entry(const StepUnderWay& step, std::vector<FinishedItem>&
 }
 
 void RoleWorker::handle(PipelineEvent&& event, std::vector<FinishedItem>& finished) {
+  told_ns_ = std::max(told_ns_, event.end_ns);
   if (event.kind != PipelineEvent::Kind::kRetired) {
-    note_entry(*under_way_[entered_], finished);
-    ++entered_;
+    under_way_[entered_++]->entered_ns = event.end_ns;
+    note_entries(finished);
     return;
   }
   std::unique_ptr<StepUnderWay> step = std::move(under_way_.front());
   under_way_.pop_front();
   --entered_;
+  if (noted_ > 0) --noted_;
   step->start_ns = event.start_ns;
   step->end_ns = event.end_ns;
   step->stages = std::move(event.stages);
+  if (step->live_rows > 0) pace_.observe(step->start_ns, step->entered_ns, step->end_ns);
   retire(std::move(step), event.status, finished);
+  note_entries(finished);
 }
 
 void RoleWorker::retire_piece(const StepUnderWay::Piece& piece, const Status& outcome,

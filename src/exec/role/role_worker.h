@@ -17,7 +17,8 @@
 // take Steps in the same order (exec/stages). It issues a sequence's further items before the first
 // result, unless the sampler reads the history. While requests submit items without waiting
 // (WorkItem::tells_entry), it issues a Step only once the first stage is free, so that their rows
-// share Steps. Rows that later edits drop need not run (dropped_rows.h).
+// share Steps, and not shortly before a result (pipeline_pace.h); entry notices wait as well. Rows
+// that later edits drop need not run (dropped_rows.h).
 //
 // Rows of a sequence with a constraint go into a Step only once their masks are ready
 // (mask_waits.h).
@@ -35,6 +36,7 @@
 #include "exec/executor.h"
 #include "exec/role/feature_rows.h"
 #include "exec/role/item_finisher.h"
+#include "exec/role/pipeline_pace.h"
 #include "exec/role/role_sequences.h"
 #include "exec/role/row_taps.h"
 #include "exec/role/sequence_edits.h"
@@ -108,7 +110,10 @@ class RoleWorker {
   // Composes a Step into a free one. Returns null if there is nothing to run.
   std::unique_ptr<StepUnderWay> compose_step(const StepComposer::Limits& limits, int64_t held_up,
                                              std::vector<FinishedItem>& finished);
-  // Appends notices of items whose last rows have left the first stage.
+  // Whether the next result that is needed is so near that no Step should enter before it.
+  bool result_is_due() const;
+  // Appends notices of items whose last rows have left the first stage, unless a result is due.
+  void note_entries(std::vector<FinishedItem>& finished);
   void note_entry(const StepUnderWay& step, std::vector<FinishedItem>& finished) const;
   // Finishes the items of a Step that has run or failed, reports the Step and frees it.
   void retire(std::unique_ptr<StepUnderWay> step, const Status& status,
@@ -137,7 +142,10 @@ class RoleWorker {
   PipelinedRunner* pipeline_ = nullptr;
   std::function<void(PipelineEvent)> tell_;
   StepsUnderWay under_way_;
-  size_t entered_ = 0;                   // Steps of under_way_ that have left the first stage
+  size_t entered_ = 0;  // Steps of under_way_ that have left the first stage
+  size_t noted_ = 0;    // of these, Steps whose notices have been given
+  PipelinePace pace_;
+  int64_t told_ns_ = 0;                  // when the last item or event came
   std::vector<IssuedRow> rows_to_drop_;  // scratch
 };
 

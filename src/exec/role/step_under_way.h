@@ -38,6 +38,8 @@ struct StepUnderWay {
     dead.clear();
     stages.clear();
     number = 0;
+    live_rows = 0;
+    entered_ns = 0;
     overlaps = false;
     host_ns = host_cpu_ns = run_cpu_ns = 0;
   }
@@ -48,6 +50,8 @@ struct StepUnderWay {
   std::vector<TraceItem> items;    // one per piece, if the worker traces
   std::vector<int32_t> dead;       // rows of the Step that need not run when it is issued
   uint64_t number = 0;             // the pipeline's number of the Step
+  int32_t live_rows = 0;           // rows that no edit has dropped
+  int64_t entered_ns = 0;          // when the first stage was free again
   bool overlaps = false;           // another Step was in flight at the same time
   std::vector<TraceStage> stages;  // stages that the Step has passed
   // The host's time and thread CPU time for composing it.

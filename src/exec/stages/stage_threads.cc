@@ -88,7 +88,10 @@ void StageThreads::work(size_t stage_idx) {
                                 .end_ns = end_ns,
                                 .sent_ns = end_ns});
       if (stage_idx == 0) {
-        tell({.kind = PipelineEvent::Kind::kEntered, .step = number, .status = {}});
+        tell({.kind = PipelineEvent::Kind::kEntered,
+              .step = number,
+              .status = {},
+              .end_ns = end_ns});
       }
       if (!stage.worker.is_last()) {
         Mailbox<Arrival>& next = stages_[stage_idx + 1]->inbox;
