@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "exec/step_scheduler.h"
+
 namespace forerun {
 namespace {
 
@@ -129,6 +131,9 @@ void BatchCosts::refresh() {
   table_.decision = sequences_ > 1
                         ? static_cast<float>(kDecisionSeconds * static_cast<double>(sequences_))
                         : 0.0f;
+  if (held_up > sequences_ && table_.entry[1] > 0.0f) {
+    table_.prompt_rows = StepScheduler::kMinPromptRows;
+  }
   charge_for_prompts(static_cast<float>(held_up) / static_cast<float>(sequences_));
   for (size_t role = 0; role < turns_.size(); ++role) {
     if (table_.seconds[role][1] <= 0.0f) continue;

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "exec/step_scheduler.h"
+
 namespace forerun {
 namespace {
 
@@ -108,6 +110,23 @@ TEST_F(BatchCostsTest, WhoWaitsForAPromptIsHeldUpToo) {
   for (int idx = 0; idx < 6; ++idx) costs.retire();
   costs.refresh();
   EXPECT_NEAR(draft_ms(costs), 0.32, 1e-4);
+}
+
+TEST_F(BatchCostsTest, StepsOfStagesLeaveRowsToPromptsThatWait) {
+  for (const int32_t stages : {1, 4}) {
+    StepCosts in_stages;
+    live_.read([&](const StepCosts& costs) { in_stages = costs; });
+    in_stages.set_stages({.count = stages});
+    live_.set(in_stages);
+    BatchCosts costs(&live_, /*sequential=*/false);
+    for (int idx = 0; idx < 3; ++idx) costs.admit();
+    for (int idx = 0; idx < 2; ++idx) costs.join(100);
+    costs.refresh();
+    EXPECT_EQ(costs.table().prompt_rows, stages > 1 ? StepScheduler::kMinPromptRows : 0);
+    costs.join(100);
+    costs.refresh();
+    EXPECT_EQ(costs.table().prompt_rows, 0);
+  }
 }
 
 TEST_F(BatchCostsTest, AloneThereIsNothingToShare) {

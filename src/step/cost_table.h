@@ -37,6 +37,8 @@ struct CostTable {
   std::array<float, kMaxRows + 1> entry{};
   std::array<float, kMaxRows + 1> interval{};
   int32_t sequences = 1;  // sequences that decode, including this request's
+  // Rows that Steps reserve for waiting prompts, if the target is cut into stages.
+  int32_t prompt_rows = 0;
   // The lowest cost in seconds of a further row of the target's Step, over all numbers of rows; 0
   // if the entries apply. Policies offer only rows that are worth at least this (WorkRow::chance).
   float min_row = 0.0f;

@@ -90,13 +90,17 @@ void Pipelined::on_costs(const CostTable& costs) {
   if (!costs.measured() || (!config_.width_from_costs && alone)) return;
   const int32_t max_width = config_.width_from_costs ? kMaxPipelinedWidth : config_.width;
   if (alone) {
-    width_ = kMaxPipelinedWidth;
+    width_ = kMaxPipelinedWidth - costs.prompt_rows;
     return;
   }
   width_ = 1;
   while (width_ < max_width &&
          costs.at(Role::kTarget, width_ + 1) <= kNearlyFree * costs.at(Role::kTarget, 1)) {
     ++width_;
+  }
+  // Each gives up its part of the rows that prompts take, where many rows are nearly free.
+  if (width_ * costs.sequences >= 2 * costs.prompt_rows) {
+    width_ = std::max(1, width_ - (costs.prompt_rows + costs.sequences - 1) / costs.sequences);
   }
   if (width_ < 2) return;
   const float row = (costs.at(Role::kTarget, width_) - costs.at(Role::kTarget, 1)) /

@@ -41,7 +41,7 @@ TEST_P(PipelinedCases, EmitPlainDecodingsTokensWhateverTheOrder) {
       c.stages = stages;
       if (c.options.verify_tokens) c.options.verify_tokens = width;
       if (c.options.draft_width) c.options.draft_width = width;
-      // Half of the cases know the costs of items, and may wait for drafts and results.
+      // Half of the cases know the costs of items, and may wait for drafts.
       if (rng() % 2 == 0) c.costs = costs_of_stages(stages, static_cast<float>(rng() % 20));
       SCOPED_TRACE(policy_name(c.options) + " stages " + std::to_string(stages) + " width " +
                    std::to_string(width));
@@ -115,9 +115,11 @@ TEST(Pipelined, ManyItemsAreUnderWay) {
 // Returns the row counts of the items that a request sends in a batch of `sequences`, if a Step
 // lasts longer with every `tile` rows.
 std::set<size_t> rows_sent(const SpeculationOptions& options, int32_t sequences, int32_t tile,
-                           const std::vector<double>& rank_hit = {0.5, 0.3, 0.1, 0.1}) {
+                           const std::vector<double>& rank_hit = {0.5, 0.3, 0.1, 0.1},
+                           int32_t prompt_rows = 0) {
   CostTable costs;
   costs.sequences = sequences;
+  costs.prompt_rows = prompt_rows;
   for (size_t rows = 1; rows < costs.seconds[0].size(); ++rows) {
     const int32_t all = static_cast<int32_t>(rows) * sequences;
     const int32_t tiles = (all + tile - 1) / tile;
@@ -169,6 +171,15 @@ TEST(Pipelined, RequestsShareTheRowsThatAreNearlyFree) {
     EXPECT_EQ(*rows_sent(fixed, 2, 64).rbegin(), 24u) << shape;
     EXPECT_EQ(*rows_sent(fixed, 8, 64).rbegin(), 8u) << shape;
   }
+}
+
+TEST(Pipelined, RequestsLeaveRowsToPromptsThatWait) {
+  const SpeculationOptions adaptive{.strategy = "pipelined", .source = "model"};
+  const std::vector<double> rank_hit = {0.5, 0.3, 0.1, 0.1};
+  EXPECT_EQ(*rows_sent(adaptive, 1, 64, rank_hit, 16).rbegin(), 48u);
+  EXPECT_EQ(*rows_sent(adaptive, 4, 64, rank_hit, 16).rbegin(), 12u);
+  EXPECT_EQ(*rows_sent(adaptive, 12, 64, rank_hit, 16).rbegin(), 3u);
+  EXPECT_EQ(*rows_sent(adaptive, 64, 64, rank_hit, 16).rbegin(), 1u);
 }
 
 // A request that is alone in the pipeline sends an unlikely guess; beside others it does not.

@@ -57,9 +57,36 @@ int32_t StepComposer::max_prompt_rows(int32_t left) const {
          kKvBlockTokens;
 }
 
+bool StepComposer::prompts_fill_up() const {
+  constexpr int32_t kMaxSteps = 16;  // that are filled up with the prompts that wait
+  const int32_t kept = counts_.rows_for_prompts;
+  if (limits_.stages == 0 || sequences_.following() == 0 || limits_.following_rows < 2 * kept) {
+    return false;
+  }
+  size_t left = 0;
+  for (const StepQueue::Entry& entry : queue_.prompts()) {
+    if (!entry.sequence->queue.has_next()) continue;
+    const PendingItem& item = *entry.sequence->queue.waiting().front();
+    left += item.item.rows.size() - item.rows_done;
+  }
+  return left <= static_cast<size_t>(kMaxSteps * kept);
+}
+
+// How many of the prompt's next `left` rows are nearly free. Where none are, because an item that
+// was chosen before the prompt came takes them all, the prompt waits for one Step.
+int32_t StepComposer::rows_left_over(const RoleSequence& prompt, int32_t left) const {
+  const int32_t kept = counts_.rows_for_prompts;
+  const int32_t taken = step_->builder.rows();
+  const int32_t free = limits_.following_rows - taken;
+  const int32_t rows = free >= kept ? free : prompt.passed_over > 0 ? kept : 0;
+  return std::clamp(std::min(left, rows), 0, scheduler_.row_budget() - taken);
+}
+
 // Returns how many of the item's next rows fit into the Step.
-int32_t StepComposer::row_limit(const PendingItem& item, bool is_prompt) const {
+int32_t StepComposer::row_limit(const RoleSequence& sequence, const PendingItem& item,
+                                bool is_prompt) const {
   const auto left = static_cast<int32_t>(item.item.rows.size() - item.rows_done);
+  if (is_prompt && counts_.prompts_fill_up) return rows_left_over(sequence, left);
   if (is_prompt) {
     const int32_t position = item.item.rows[item.rows_done].position;
     const int32_t rows =
@@ -80,7 +107,7 @@ int32_t StepComposer::row_limit(const PendingItem& item, bool is_prompt) const {
 int32_t StepComposer::piece_rows(const RoleSequence& sequence, const PendingItem& item,
                                  bool is_prompt) const {
   const std::vector<WorkRow>& rows = item.item.rows;
-  int32_t count = row_limit(item, is_prompt);
+  int32_t count = row_limit(sequence, item, is_prompt);
   if (count == 0) return 0;
   if (sequence.looks_back) count = rows_up_to_sample(item, count);
   if (sequence.scores(rows[item.rows_done])) {
@@ -204,7 +231,8 @@ bool StepComposer::has_room_for(const RoleSequence& sequence) const {
   if (counts_.following_rows == 0 || !sequence.queue.has_next()) return true;
   const PendingItem& item = *sequence.queue.waiting().front();
   const auto rows = static_cast<int64_t>(item.item.rows.size() - item.rows_done);
-  return counts_.following_rows + rows <= limits_.following_rows;
+  const int32_t kept = counts_.prompts_fill_up ? counts_.rows_for_prompts : 0;
+  return counts_.following_rows + rows <= limits_.following_rows - kept;
 }
 
 void StepComposer::take_entries(std::span<const StepQueue::Entry> entries,
@@ -247,6 +275,7 @@ void StepComposer::compose(StepUnderWay& step, const Limits& limits, int64_t hel
   if (!queue_.prompts().empty()) {
     counts_.rows_for_prompts = std::min(StepScheduler::kMinPromptRows, scheduler_.row_budget() / 2);
   }
+  counts_.prompts_fill_up = !queue_.prompts().empty() && prompts_fill_up();
   if (held_up > 1) filter_.leave_out_drafts(queue_, held_up, finished);
   filter_.leave_out_guesses(queue_, sequences_.decoding());
   take_entries(queue_.decoding(), finished);

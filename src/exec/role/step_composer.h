@@ -78,6 +78,9 @@ class StepComposer {
     int32_t prompt_rows = 0;
     int32_t scored_rows = 0;       // scored rows of prompts
     int32_t rows_for_prompts = 0;  // rows that decoding reserves for prompts
+    // Prompts take what rows of sequences whose items follow each other leave of the nearly free
+    // ones.
+    bool prompts_fill_up = false;
     double prompt_budget_seconds = 0.0;
   };
 
@@ -87,8 +90,12 @@ class StepComposer {
   bool take_rows(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   bool apply_due_edits(RoleSequence& sequence, std::vector<FinishedItem>& finished);
   int32_t max_prompt_rows(int32_t left) const;
+  // Whether prompts are short enough to fill up the Steps of sequences whose items follow each
+  // other; longer ones are read in Steps that last longer.
+  bool prompts_fill_up() const;
+  int32_t rows_left_over(const RoleSequence& prompt, int32_t left) const;
   int32_t piece_rows(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
-  int32_t row_limit(const PendingItem& item, bool is_prompt) const;
+  int32_t row_limit(const RoleSequence& sequence, const PendingItem& item, bool is_prompt) const;
   Status add_piece(RoleSequence& sequence, PendingItem& item, int32_t count, bool is_prompt);
   void wait_for_memory(RoleSequence& sequence, const Status& status,
                        std::vector<FinishedItem>& finished);
