@@ -30,6 +30,8 @@ namespace {
 struct Arguments {
   std::string profile, json;
   std::vector<int32_t> at_once = {1, 2, 4, 8, 16, 32};
+  std::vector<std::string> settings;  // names; none: all
+  uint64_t seed = 42;                 // of the texts
   int32_t tokens = 64;
   int32_t prompt = 64;
   int32_t long_prompt = 2048;
@@ -41,12 +43,18 @@ struct Setting {
   SpeculationOptions options;
 };
 
-std::vector<Setting> settings() {
+// Those that are asked for, plain decoding first.
+std::vector<Setting> settings_of(const Arguments& arguments) {
   std::vector<Setting> all = {{"plain", {.strategy = "autoregressive"}},
                               {"pipelined", {.strategy = "pipelined"}},
                               {"levels 64", {.strategy = "pipelined", .shape = "levels"}},
                               {"serial adaptive", {.strategy = "serial_tree"}}};
   all[2].options.verify_tokens = 64;
+  const auto& names = arguments.settings;
+  std::erase_if(all, [&](const Setting& setting) {
+    return setting.name != "plain" && !names.empty() &&
+           std::find(names.begin(), names.end(), setting.name) == names.end();
+  });
   return all;
 }
 
@@ -147,10 +155,10 @@ Status measure_batches(const StepProfile& profile, const Arguments& arguments,
       }
       std::vector<std::vector<TokenId>> plain;
       double plain_rate = 0.0;
-      for (const Setting& setting : settings()) {
-        FORERUN_ASSIGN_OR_RETURN(
-            const Timed timed, play_on(profile, text.models(42), requests, setting.options, at_once,
-                                       arguments.host_us));
+      for (const Setting& setting : settings_of(arguments)) {
+        FORERUN_ASSIGN_OR_RETURN(const Timed timed,
+                                 play_on(profile, text.models(arguments.seed), requests,
+                                         setting.options, at_once, arguments.host_us));
         const Measured measured = summarize(timed);
         if (plain.empty()) plain_rate = measured.tokens_per_s;
         bool identical = true;
@@ -189,7 +197,7 @@ Status measure_prompt(const StepProfile& profile, const Arguments& arguments,
   for (const bool in_stages : {false, true}) {
     FORERUN_ASSIGN_OR_RETURN(
         const Timed timed,
-        play_on(in_stages ? profile : whole, simulated_texts().front().models(42),
+        play_on(in_stages ? profile : whole, simulated_texts().front().models(arguments.seed),
                 {request_of(1, arguments.long_prompt, 1)}, {.strategy = "autoregressive"}, 1,
                 arguments.host_us));
     seconds[in_stages ? 1 : 0] = timed.requests.front().first_token_seconds;
@@ -224,6 +232,8 @@ int main(int argc, char** argv) {
   CLI::App app{"Many requests on a target cut into stages, in virtual time"};
   app.add_option("--profile", arguments.profile, "FILE#PROFILE, with stages")->required();
   app.add_option("--requests", arguments.at_once, "that run at once");
+  app.add_option("--settings", arguments.settings, "names; default: all");
+  app.add_option("--seed", arguments.seed, "of the texts");
   app.add_option("--tokens", arguments.tokens, "of each on average; half as many at least")
       ->check(CLI::Range(2, 4096));
   app.add_option("--prompt", arguments.prompt, "tokens of each")->check(CLI::Range(1, 4096));

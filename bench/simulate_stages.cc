@@ -45,7 +45,10 @@ struct Arguments {
   std::vector<int32_t> widths = {64};
   std::vector<std::string> settings;  // names; empty: all
   int32_t tokens = 128;
-  int32_t limit = 8;  // prompts per file
+  int32_t limit = 8;        // prompts per file
+  uint64_t first_seed = 1;  // of a file's first prompt; the next one's is one more
+  float top_p = 1.0f;
+  int32_t top_k = 0;
   double host_us = 150.0;
   bool replay_target = false;
   bool grid = false;
@@ -66,6 +69,7 @@ std::vector<StageSetting> settings_of(const Arguments& arguments) {
 struct Measured {
   double ms_per_token = 0.0;
   double steps_per_token = 0.0;  // items of the target per token
+  double miss_share = 0.0;       // tokens that had not been guessed, or not sent
   // This thread's time for the engine's own work per item: for the draft's Steps, and for the rest.
   double draft_host_us = 0.0, host_us = 0.0;
   bool identical = true;
@@ -156,12 +160,14 @@ class Bench {
     const int64_t host_ns = thread_cpu_ns() - start_ns - model_ns - draft_ns;
     Measured measured;
     double seconds = 0.0;
-    int64_t tokens = 0, steps = 0;
+    int64_t tokens = 0, steps = 0, emitted = 0, accepted = 0;
     for (size_t idx = 0; idx < results.size(); ++idx) {
       const OfflineResult& request = results[idx];
       seconds += request.last_token_seconds - request.first_token_seconds;
       tokens += static_cast<int64_t>(request.tokens.size()) - 1;
       steps += request.stats.target_steps;
+      emitted += request.stats.emitted_tokens;
+      accepted += request.stats.accepted_tokens;
       if (plain_.size() < results.size()) {
         plain_.push_back(request.tokens);
         text_.add(requests_[idx].prompt, request.tokens);
@@ -170,6 +176,7 @@ class Bench {
     }
     measured.ms_per_token = 1e3 * seconds / static_cast<double>(tokens);
     measured.steps_per_token = static_cast<double>(steps) / static_cast<double>(tokens);
+    measured.miss_share = 1.0 - static_cast<double>(accepted) / static_cast<double>(emitted);
     measured.host_us = 1e-3 * static_cast<double>(host_ns) / static_cast<double>(steps);
     measured.draft_host_us = 1e-3 * static_cast<double>(draft_ns) / static_cast<double>(steps);
     return measured;
@@ -196,7 +203,9 @@ Result<std::vector<OfflineRequest>> requests_of(const bench::ModelPair& pair,
         request.prompt, pair.models[0]->tokenizer().encode(text, {.add_special_tokens = true}));
     request.new_tokens = arguments.tokens;
     request.sampling.temperature = temperature;
-    request.sampling.seed = requests.size();
+    request.sampling.top_p = arguments.top_p;
+    request.sampling.top_k = arguments.top_k;
+    request.sampling.seed = arguments.first_seed + requests.size() - 1;
   }
   return requests;
 }
@@ -248,16 +257,19 @@ Result<std::vector<nlohmann::json>> measure_cell(Bench& bench, const StepProfile
     FORERUN_ASSIGN_OR_RETURN(const Measured measured,
                              bench.measure(profile, setting, arguments.host_us));
     if (setting.name == "plain") plain_ms = measured.ms_per_token;
-    std::printf("  %-24s %8.2f ms a token %6.2fx %6.2f items a token %5.0f + %4.0f us host%s\n",
-                setting.name.c_str(), measured.ms_per_token, plain_ms / measured.ms_per_token,
-                measured.steps_per_token, measured.host_us, measured.draft_host_us,
-                measured.identical ? "" : "  NOT IDENTICAL");
+    std::printf(
+        "  %-24s %8.2f ms a token %6.2fx %6.2f items a token %5.3f missed %5.0f + %4.0f us "
+        "host%s\n",
+        setting.name.c_str(), measured.ms_per_token, plain_ms / measured.ms_per_token,
+        measured.steps_per_token, measured.miss_share, measured.host_us, measured.draft_host_us,
+        measured.identical ? "" : "  NOT IDENTICAL");
     std::fflush(stdout);
     nlohmann::json& row = rows.emplace_back(cell);
     row.update({{"setting", setting.name},
                 {"ms_per_token", measured.ms_per_token},
                 {"over_plain", plain_ms / measured.ms_per_token},
                 {"items_per_token", measured.steps_per_token},
+                {"miss_share", measured.miss_share},
                 {"host_us", measured.host_us},
                 {"draft_host_us", measured.draft_host_us},
                 {"identical", measured.identical}});
@@ -339,6 +351,10 @@ int main(int argc, char** argv) {
   app.add_option("--gbit", arguments.gbit_per_s, "of the links, in place of the profile's");
   app.add_option("--latency-ms", arguments.latency_ms, "as many as --gbit");
   app.add_option("--settings", arguments.settings, "names; default: all");
+  app.add_option("--seed", arguments.first_seed,
+                 "of a file's first prompt; one more for each other");
+  app.add_option("--top-p", arguments.top_p, "where sampled");
+  app.add_option("--top-k", arguments.top_k, "where sampled");
   app.add_option("--tokens", arguments.tokens);
   app.add_option("--limit", arguments.limit, "prompts of a file");
   app.add_option("--host-us", arguments.host_us, "the coordinator's work, an item");
