@@ -77,13 +77,30 @@ void visit_fields(Visitor& visit, MaybeConst<KvLoad> auto& load) {
   visit("block_tokens", load.block_tokens);
 }
 
+// visit_totals() lists the numbers that only grow, which add_totals() (supervisor/engine_totals.h)
+// adds up over launches.
 template <class Visitor>
-void visit_fields(Visitor& visit, MaybeConst<StrategyLoad> auto& load) {
-  visit("strategy", load.strategy);
+void visit_totals(Visitor& visit, MaybeConst<StrategyLoad> auto& load) {
   visit("output_tokens", load.output_tokens);
   visit("target_steps", load.target_steps);
   visit("drafted_tokens", load.drafted_tokens);
   visit("accepted_tokens", load.accepted_tokens);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<StrategyLoad> auto& load) {
+  visit("strategy", load.strategy);
+  visit_totals(visit, load);
+}
+
+template <class Visitor>
+void visit_totals(Visitor& visit, MaybeConst<EngineLoad> auto& load) {
+  visit("output_tokens", load.output_tokens);
+  visit("prompt_tokens", load.prompt_tokens);
+  visit("reused_prompt_tokens", load.reused_prompt_tokens);
+  visit("ended_requests", load.ended_requests);
+  visit("preemptions", load.preemptions);
+  visit("draft_faults", load.draft_faults);
 }
 
 template <class Visitor>
@@ -96,20 +113,20 @@ void visit_fields(Visitor& visit, MaybeConst<EngineLoad> auto& load) {
   visit("draft_kv", load.draft_kv);
   visit("output_tokens_per_s", load.output_tokens_per_s);
   visit("prompt_tokens_per_s", load.prompt_tokens_per_s);
-  visit("output_tokens", load.output_tokens);
-  visit("prompt_tokens", load.prompt_tokens);
-  visit("reused_prompt_tokens", load.reused_prompt_tokens);
-  visit("ended_requests", load.ended_requests);
-  visit("preemptions", load.preemptions);
-  visit("draft_faults", load.draft_faults);
+  visit_totals(visit, load);
   visit("strategies", load.strategies);
 }
 
 template <class Visitor>
-void visit_fields(Visitor& visit, MaybeConst<EmulationStats> auto& stats) {
+void visit_totals(Visitor& visit, MaybeConst<EmulationStats> auto& stats) {
   visit("steps", stats.steps);
   visit("late_steps", stats.late_steps);
   visit("late_seconds", stats.late_seconds);
+}
+
+template <class Visitor>
+void visit_fields(Visitor& visit, MaybeConst<EmulationStats> auto& stats) {
+  visit_totals(visit, stats);
 }
 
 template <class Visitor>

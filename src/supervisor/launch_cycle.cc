@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "supervisor/engine_totals.h"
 
 namespace forerun {
 namespace {
@@ -206,7 +207,7 @@ std::optional<LaunchFailure> LaunchCycle::handle(UpMessage&& message) {
 void LaunchCycle::be_ready(EngineInfo&& info) {
   if (!state_.launch.was_ready()) state_.info = std::move(info);
   state_.launch.note_ready();
-  state_.reported = {};
+  add_totals(state_.ended, std::exchange(state_.reported, {}));
   policy_.note_ready(Clock::now());
   state_.requests.hand_over_all();
   log_line(LogLevel::kInfo, "the launch is up; requests that wait for it: " +

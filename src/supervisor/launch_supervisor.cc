@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/status_macros.h"
+#include "supervisor/engine_totals.h"
 
 namespace forerun {
 namespace {
@@ -136,6 +137,7 @@ bool LaunchSupervisor::prepare_format(const OutputFormat& format, bool quick) {
 EngineState LaunchSupervisor::state() const {
   const std::lock_guard lock(state_.mutex);
   EngineState state = state_.reported;
+  add_totals(state, state_.ended);
   EngineLoad& load = state.load;
   load.condition = state_.launch.condition(std::chrono::steady_clock::now());
   load.condition_reason = state_.launch.condition_reason();

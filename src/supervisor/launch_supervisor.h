@@ -36,7 +36,8 @@ class LaunchSupervisor : public std::enable_shared_from_this<LaunchSupervisor> {
                                                  uint64_t tag);
   // Asks the launch for Engine::prepare_format(); returns true if there is no launch.
   bool prepare_format(const OutputFormat& format, bool quick);
-  // Returns the latest state that the launch has reported, and whether there is a launch.
+  // Returns the latest state that the launch has reported, with the totals of all launches, and
+  // whether there is a launch. A launch's work after its last report is not counted.
   EngineState state() const;
   // Ends the launch; its requests end as cancelled.
   void stop();

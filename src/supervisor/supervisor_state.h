@@ -43,6 +43,7 @@ struct SupervisorState {
   SupervisedRequests requests;
   EngineInfo info;       // facts of the first launch
   EngineState reported;  // the latest state that a launch has reported
+  EngineState ended;     // only totals: the sums over the launches before it
   // The part that the first launch is loading, and the loaded fraction, if its caller has not
   // received them.
   std::optional<std::pair<std::string, double>> progress;

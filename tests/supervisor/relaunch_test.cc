@@ -32,6 +32,13 @@ class Relaunch : public Supervised {
   }
   void let_answer(const std::string& host) { std::ofstream(folder_.path() / host) << "here"; }
 
+  static bool has_ended_requests(const Engine& engine, int64_t count) {
+    const auto deadline = Clock::now() + std::chrono::seconds(20);
+    while (engine.load().ended_requests != count && Clock::now() < deadline) {
+      std::this_thread::sleep_for(milliseconds(5));
+    }
+    return engine.load().ended_requests == count;
+  }
   static bool comes_to(const Engine& engine, EngineCondition condition) {
     const auto deadline = Clock::now() + std::chrono::seconds(60);
     while (engine.load().condition != condition && Clock::now() < deadline) {
@@ -90,6 +97,30 @@ TEST_F(Relaunch, ADraftThatWasLeftOutComesBack) {
   const Output later = complete(*engine, request(8));
   EXPECT_NE(later.stats.strategy, "autoregressive");
   expect_same(later, alone(request(8)));
+}
+
+TEST_F(Relaunch, TotalsCountAllLaunches) {
+  const auto engine = create();
+  ASSERT_NE(engine, nullptr);
+  EngineLoad sums;
+  int64_t steps = 0;
+  for (const int64_t launch : {1, 2, 3}) {
+    ASSERT_TRUE(complete(*engine, request(7)).error.ok());
+    ASSERT_TRUE(has_ended_requests(*engine, launch));
+    const EngineLoad load = engine->load();
+    EXPECT_EQ(load.output_tokens, 48 * launch);
+    EXPECT_GT(load.prompt_tokens, sums.prompt_tokens);
+    ASSERT_EQ(load.strategies.size(), 1u);
+    EXPECT_EQ(load.strategies[0].output_tokens, 48 * launch);
+    EXPECT_GT(engine->emulation().steps, steps);
+    sums = load;
+    steps = engine->emulation().steps;
+    kill(launches().back(), SIGKILL);
+    wait_for_launches(static_cast<size_t>(launch) + 1);
+    // Also while there is no launch, and before the next one has served a request.
+    EXPECT_EQ(engine->load().output_tokens, sums.output_tokens);
+    EXPECT_EQ(engine->load().ended_requests, launch);
+  }
 }
 
 TEST_F(Relaunch, DeathsOfTheCoordinatorKeepTheDraft) {
