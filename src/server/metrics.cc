@@ -61,7 +61,9 @@ struct Metrics::Impl {
   Family<Counter>& steps =
       counter("forerun_target_steps_total", "Steps of the target after the prompt, by strategy");
   Counter& preemptions =
-      counter("forerun_preemptions_total", "Requests preempted for lack of KV memory").Add({});
+      counter("forerun_preemptions_total",
+              "Preemptions, for lack of KV memory or for a request of higher priority")
+          .Add({});
   std::mutex scrape;  // only one scrape at a time copies the engine's counters
 
   Family<Counter>& counter(const char* name, const char* help) {
