@@ -40,7 +40,7 @@ inline constexpr int32_t kKeyPieceBytes = 16;
 // [kv_head][64][padded head_dim]. The padding must be zero: new memory is, and no kernel writes it.
 struct PagedKv {
   std::byte* data = nullptr;       // the layer's part of block 0; 64-byte aligned
-  int64_t block_stride_bytes = 0;  // bytes between the begins of two blocks
+  int64_t block_stride_bytes = 0;  // bytes between the starts of two KV blocks
   DType dtype = DType::kBf16;      // kBf16 or kF32
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;

@@ -13,7 +13,7 @@ namespace {
 constexpr int kMaxLanes = 16;
 constexpr float kNan = __builtin_nanf("");
 
-// Inputs of the cases: numbers of both signs, equal ones in both, and a NaN in each.
+// Inputs of the cases: numbers of both signs, equal ones in both, a NaN in a and one in b.
 struct CaseInputs {
   float a[kMaxLanes], b[kMaxLanes], c[kMaxLanes];
   int32_t i[kMaxLanes], j[kMaxLanes];

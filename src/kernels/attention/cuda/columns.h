@@ -90,7 +90,7 @@ __device__ __forceinline__ void merge(ColumnSums<kDim>& sums, const ColumnSums<k
 }
 
 // Stores the outputs of a lane's column, g (`half` 0) or g + 8 (`half` 1), from its sums over all
-// spans, `total`. `head` is the begin of the column's head in its row of outputs.
+// spans, `total`. `head` is the start of the column's head in its row of outputs.
 template <int kDim>
 __device__ __forceinline__ void store_column(const ColumnSums<kDim>& total, int half,
                                              ActivationFormat format, int head_dim,

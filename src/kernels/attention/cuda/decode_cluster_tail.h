@@ -3,7 +3,7 @@
 // tail's warpgroup scores all columns with all keys that any row attends to there, those of the
 // tile and the extras, as if they were a span. Then a warp takes a row at a time, or some of its
 // dimensions if there are enough warps. It picks the scores of the row's visible positions. The
-// row's heads are the upper half of the first operand, and lanes supply the row addresses of values
+// row's heads are rows 0 to 7 of the A operand, and lanes supply the row addresses of values
 // to ldmatrix in the order of the positions. Device code; only that kernel includes it.
 #pragma once
 
@@ -98,8 +98,10 @@ struct TailRow {
         last_visible(tile_info.last_visible(row)),
         column(row * args.row_columns) {}
 
-  // Computes the softmax over the row's visible positions, once all scores are there. Loads all key
-  // numbers before the first score, since loads of shared memory stay in order.
+  // Computes the unnormalized exponentials of the row's visible positions and their sums, once all
+  // scores are there. Lanes of columns past the last read the last one, so that they stay in
+  // bounds. Loads all key numbers before the first score, since loads of shared memory stay in
+  // order.
   __device__ __forceinline__ void exponentiate(int window, ColumnSoftmax& sums,
                                                uint32_t (&probs)[4][4], int lane) const {
     const int first_seen = window > 0 ? last_visible - window + 1 : 0;

@@ -109,7 +109,7 @@ struct MergeTask {
   int row_idx, kv_head, part, own_head;  // own_head: index of the head in its part
   int first_span, end_span;              // spans that have partial results
 };
-// Returns the first visible span of a row with the last visible position `position`.
+// Returns the first visible span of a row whose last visible position is `position`.
 __device__ __forceinline__ int first_span_of(const AttentionArgs& args, int position) {
   const int first_seen = args.window > 0 ? max(position - args.window + 1, 0) : 0;
   return span_of(position, first_seen / kTilePositions);

@@ -8,7 +8,7 @@
 namespace forerun::cuda {
 namespace {
 
-// The maximal number of tiles of a prompt's item for one block if there are few items.
+// A prompt's item has at most this many tiles for one thread block if there are few items.
 constexpr int32_t kLongTiles = 32;
 
 }  // namespace

@@ -132,7 +132,7 @@ constexpr bool fuses_rope_append(AttentionKernel kernel) {
 // kNarrow: each has at most a warpgroup's 64 columns; kWide: some have more.
 enum class SharedPrefix : uint8_t { kNone, kNarrow, kWide };
 
-// The maximal number of positions past the prefix that the rows of a fused query tile attend to
+// The largest number of positions past the prefix that the rows of a fused query tile attend to
 // together.
 inline constexpr int kMaxExtras = 64;
 

@@ -2,8 +2,8 @@
 // A block takes adjacent rows of a sequence, with up to 64 columns (one query head of one row each)
 // for each of two warpgroups, and the rows' visible tiles. A third warpgroup fills a ring of tiles.
 //
-// The lower bound of its time is the products at the speed of wgmma. A column's probabilities stay
-// in registers between the two products. The bits are those of the other kernels
+// Compute-bound: its lower bound is the time of both products at wgmma's rate. A column's
+// probabilities stay in registers between the two products. The bits are those of the other kernels
 // (attention/cuda/columns.h): spans are merged as they end, so a lane has two sets of sums.
 #include <cuda_bf16.h>
 

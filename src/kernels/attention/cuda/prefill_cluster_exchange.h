@@ -231,7 +231,7 @@ struct PrefillClusterShare {
       }
     }
   }
-  // Stores the outputs. `head` is the begin of the column's head in its row of outputs.
+  // Stores the outputs. `head` is the start of the column's head in its row of outputs.
   __device__ __forceinline__ void store(const AttentionArgs& args, uint16_t* head, int rank) const {
     constexpr int kCount = Layout::kPieces * 4;
     float attended[kCount];

@@ -1,5 +1,5 @@
-// Code for prefix items that both variants of the kernel of attention over shared prefixes
-// (attention/cuda/shared.cu) use. Device code; only that kernel includes it.
+// Prefix items of attention over shared prefixes: code of both kernel variants
+// (attention/cuda/shared.cu). Device code; only that kernel includes it.
 #pragma once
 
 #include <cstdint>

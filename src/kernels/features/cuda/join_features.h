@@ -34,7 +34,7 @@ struct JoinFeaturesCallCuda {
   const float* feature_norm = nullptr;    // [dim]
   float eps = 0;
   bool norm_before_residual = false;  // the stream starts as the normalized feature
-  uint16_t* joined = nullptr;         // [rows][joined_stride], 2 * dim values
+  uint16_t* joined = nullptr;  // [rows][joined_stride]; the first 2 * dim of a row are written
   int64_t joined_stride = 0;
   ActivationFormat format = ActivationFormat::kBf16;  // format of `joined`
   int64_t dim = 0;                                    // like the strides, a multiple of 8

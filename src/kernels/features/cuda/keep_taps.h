@@ -27,7 +27,7 @@ struct KeepTapsCallCuda {
   int32_t taps_offset_offset = 0;
   const __nv_bfloat16* hidden = nullptr;  // [rows][hidden_stride]
   int64_t hidden_stride = 0;
-  __nv_bfloat16* store = nullptr;  // [places][store_stride]; a row goes to the begin of a place
+  __nv_bfloat16* store = nullptr;  // [places][store_stride]; a row goes to the start of a place
   int64_t store_stride = 0;
   int64_t dim = 0;  // elements of a row; like the strides, a multiple of 8
   int32_t rows = 0;

@@ -30,7 +30,7 @@ struct SelectArgs {
   const __nv_bfloat16* q;
   const int32_t* block_table;
   const int32_t* blocks;
-  const std::byte* keys;  // keys of the layer in block 0
+  const std::byte* keys;  // keys of the layer in KV block 0
   std::byte* cache;
   float2* partials;   // [kv_head][tile][queries]: largest score, sum of exponentials
   float2* totals;     // [kv_head][queries]: largest score, 1 / sum
@@ -118,8 +118,8 @@ __device__ bool weighs(const SelectArgs& args, int query, int token) {
   return token < args.first_weighed + args.weighed_step * (query / args.group);
 }
 
-// Computes the partial softmax (largest score, sum of exponentials) of every query over a tile, per
-// block (tile, KV head).
+// Computes the partial softmax (largest score, sum of exponentials) of every query over a tile,
+// with one thread block per (tile, KV head).
 __global__ void __launch_bounds__(kThreads) partials_kernel(const SelectArgs args) {
   extern __shared__ __align__(16) std::byte shared[];
   const Operands operands = operands_in(shared, args.padded_dim);
@@ -310,7 +310,7 @@ __global__ void gather_kernel(const SelectArgs args) {
 
 constexpr size_t aligned(size_t bytes) { return (bytes + 15) / 16 * 16; }
 
-// Offsets in the scratch memory.
+// The parts of the scratch memory, which lie in this order: their sizes in bytes.
 struct Scratch {
   size_t partials, totals, importance, order;
   size_t bytes() const { return partials + totals + importance + order; }

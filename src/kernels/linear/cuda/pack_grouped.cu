@@ -14,7 +14,7 @@ namespace {
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
-// A source's weights by their outputs and inputs.
+// A source of quants, addressed by output and input.
 template <LinearFormat kFormat>
 struct BlockSource {
   using Block = StoredBlock<kFormat>;
@@ -39,8 +39,9 @@ struct Fp8Source {
   }
 };
 
-// Packs the quants of a lane: calls put(word, row, pair, quant) for the weights of `steps` steps
-// from `first_step` of the unit on; `word` counts pairs of 16-byte vectors' 8 inputs.
+// Calls put(step, i, pair, quant) for each weight of the lane: `step` counts the 16-input steps
+// from `first_step`; i % 2 is the fragment row (lower, upper), i / 2 the half of the step's inputs,
+// and `pair` the first or second of two adjacent inputs. Skips outputs past the last.
 template <class Source, class Put>
 __device__ __forceinline__ void each_quant(const Source& source, const PackTarget& target,
                                            const PackVector& vector, int unit_inputs,

@@ -43,7 +43,7 @@ constexpr int64_t linear_input_stride(int64_t width, int rows) {
   return (width + 63) / 64 * 64 + (rows < kFewestTileRows ? 8 : 0);
 }
 
-// The maximal number of clusters of a launch, by cluster size. Launches with exactly one block per
+// The largest number of clusters of a launch, by cluster size. Launches with exactly one block per
 // SM, each with half of the SM's shared memory, are placed evenly: while one runs, the next finds
 // room for one block on every SM. Larger clusters cannot fill 132 SMs, since a cluster lies inside
 // a GPC; these numbers fit at once with one block per SM (cudaOccupancyMaxActiveClusters on an
@@ -93,11 +93,11 @@ Result<LinearPlan> plan_linear(LinearFormat format, int64_t in_features, int64_t
 // Returns "a linear layer of ... inputs and ... outputs", for messages.
 std::string linear_shape_text(int64_t in_features, int64_t out_features);
 
-// The maximal number of segments of activations in shared memory.
+// The largest number of segments of activations in shared memory.
 inline constexpr int kInputSegments = 4;
-// The maximal number of units that a warp has in flight.
+// The largest number of units that a warp has in flight.
 inline constexpr int kMaxStages = 6;
-// The bytes for barriers at the begin of a block's shared memory: two barriers per segment of
+// The bytes for barriers at the start of a block's shared memory: two barriers per segment of
 // activations, two for sums from other blocks, one for the scales of rows; the scales; then one
 // barrier for each unit that the warps may have in flight, as many as fit.
 inline constexpr int kBarrierBytes = 512;

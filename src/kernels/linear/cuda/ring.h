@@ -136,7 +136,7 @@ struct InputRing {
   const uint16_t* block_inputs;  // the block's inputs of row 0
   int block_bytes;               // bytes per row
   int first_row, rows;
-  int left;                      // segments to request in all passes
+  int left;                      // segments still to request, in all passes
   int next = 0, next_begin = 0;  // buffer and byte of a row of the next request
   uint32_t next_parity = 0;      // parity of the buffer's empty barrier
 
@@ -152,9 +152,9 @@ struct InputRing {
   }
 
   // State for the first segments. Every warp issues the copies of some of the rows, since copies of
-  // one warp wait for one another. prepare() does all work that need not wait before the previous
-  // kernel's end, where time costs nothing; opaque() keeps the compiler from moving this work
-  // behind the wait.
+  // one warp wait for one another. prepare() does everything that does not depend on the previous
+  // kernel's output while that kernel still runs, where time costs nothing; opaque() keeps the
+  // compiler from moving this work behind the wait.
   struct First {
     const uint16_t* from;  // the lane's row, if it has one
     uint32_t to;
@@ -178,6 +178,8 @@ struct InputRing {
       first.from = block_inputs + args.row_index[first_row + first.row] * args.input_stride;
     }
   }
+  // Copies the lane's row of the first segments. Bytes may arrive before the barrier expects them,
+  // since the phase cannot end without thread 0's arrival in prepare().
   __device__ __forceinline__ void request_first(const LinearKernelArgs& args, const First& first) {
     if (first.row < rows) {
 #pragma unroll 1
@@ -198,8 +200,6 @@ struct InputRing {
   }
 
   // Requests the next segment once all warps have released its buffer. All lanes of a warp call it.
-  // (Bytes may arrive before the barrier expects them, since the phase cannot end without lane 0's
-  // arrival.)
   __device__ __forceinline__ void refill(const LinearKernelArgs& args, int lane) {
     barrier_wait(empty + next * 8, next_parity);
     const uint32_t barrier = full + next * 8;

@@ -26,12 +26,12 @@ inline constexpr int kFewTileRows = 64;
 
 // Floats of a block's piece of a tile's sums.
 inline constexpr int kPieceFloats = kBlockTiles * kTileOutputs * kTileRows;
-// The maximal number of pieces of one launch, their bytes, and the maximal number of split tiles,
+// The largest number of pieces of one launch, their bytes, and the largest number of split tiles,
 // each of which has a counter.
 inline constexpr int kMaxPieces = 512;
 inline constexpr size_t kLinearPieceBytes = size_t{kMaxPieces} * kPieceFloats * sizeof(float);
 inline constexpr int kMaxSplitTiles = kMaxPieces / 2;
-// The maximal number of rows of one launch of the kernel for many rows.
+// The largest number of rows of one launch of the kernel for many rows.
 inline constexpr int kMaxLinearRows = 4096;
 
 struct LinearTiling {

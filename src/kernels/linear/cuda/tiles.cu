@@ -31,8 +31,8 @@ TileVariant variant(LinearFormat format, int slice_k_warps, bool gated) {
   return slice_k_warps == 1 ? tile_variant<LinearFormat::kBf16, kRows, 64, kShared>(gated)
                             : tile_variant<LinearFormat::kBf16, kRows, 32, kShared>(gated);
 }
-// Returns the variant. `few_rows` means at most kFewTileRows rows per tile; `shared` means that
-// several blocks share a tile.
+// Picks the instantiation for a layer's format and epilogue. `few_rows` means at most kFewTileRows
+// rows per tile; `shared` means that several blocks share a tile.
 TileVariant variant(LinearFormat format, int slice_k_warps, bool few_rows, bool gated,
                     bool shared) {
   if (is_grouped(format)) return grouped_tile_variant(format, few_rows, gated, shared);

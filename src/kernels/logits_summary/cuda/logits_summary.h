@@ -54,7 +54,7 @@ struct LogitsSummaryCallCuda {
   uint32_t senders = 0;  // bit r is set if rank r takes part
 };
 
-// The maximal number of tokens of a part: they must fit in the shared memory of a cluster.
+// The largest number of tokens of a part: they must fit in the shared memory of a cluster.
 inline constexpr int64_t kMaxLogitsSummaryTokens = 393'216;
 
 // Returns options of a PeerGroup for calls with at most `max_rows` rows.
