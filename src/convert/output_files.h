@@ -62,7 +62,7 @@ class OutputFiles {
   std::vector<File> files_;
 };
 
-// Reads a whole small file of the input.
+// Reads a small input file as a whole.
 Result<std::string> read_side_file(const std::filesystem::path& path);
 // Returns whether `name` is a file that a checkpoint's directory has beside its weights:
 // tokenizer.json and the like.

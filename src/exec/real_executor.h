@@ -43,7 +43,7 @@ struct RealExecutorOptions {
   // (null if nothing is known).
   StepBudget budget;
   const LiveCosts* costs = nullptr;
-  // The maximal number of a sequence's tokens that the draft model attends to and keeps, through
+  // The largest number of a sequence's tokens that the draft model attends to and keeps, through
   // view "streaming_llm" with this budget, whatever its items ask for; 0 for no limit. The view
   // must accept the budget.
   int32_t draft_window = 0;
@@ -60,7 +60,8 @@ class RealExecutor : public Executor {
 
   // Returns kInvalidArgument if the sequence is open already or max_tokens is not positive.
   Status open(SequenceId sequence, const SequenceSpec& spec) override;
-  // Queues an item; one for a role without a runner fails (kInternal).
+  // Queues an item; one for a role without a runner fails (kInternal), or is dropped if it has no
+  // rows. Drops items of a sequence that is not open.
   void submit(WorkItem item) override;
   std::optional<WorkResult> next(std::chrono::microseconds timeout) override;
   std::optional<WorkResult> next_at_hand() override;
@@ -71,8 +72,9 @@ class RealExecutor : public Executor {
   KvUsage kv_usage(Role role) const override;
 
   // Runs one Step to which each of `sequences` scratch sequences adds `rows` rows behind this
-  // context, and returns its time. Returns kInvalidArgument if a sequence is open, kNotFound for a
-  // role without a runner, and kResourceExhausted if its KV is too small.
+  // context, and returns its time. Returns kInvalidArgument if a sequence is open or an argument is
+  // out of range (rows and sequences from 1, context from 0), kNotFound for a role without a
+  // runner, and kResourceExhausted if its KV is too small.
   Result<StepRecord> profile(Role role, int32_t rows, int32_t context_tokens,
                              int32_t sequences = 1);
 

@@ -145,7 +145,7 @@ TEST(RolePipeline, EveryStageHasWork) {
   constexpr int32_t kStages = 4;
   Gate gate;
   Rig rig(staged(kStages, gate.for_stages()));
-  // Prompts go first: decoding requests are spread over the stages.
+  // Runs all prompts first, so that afterwards only decoding requests are spread over the stages.
   gate.set_open(true);
   constexpr SequenceId kRequests = 16;
   for (SequenceId id = 1; id <= kRequests; ++id) {

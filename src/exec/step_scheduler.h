@@ -21,7 +21,7 @@
 namespace forerun {
 
 struct StepBudget {
-  int32_t rows = 512;  // maximal number of rows per Step
+  int32_t rows = 512;  // largest number of rows per Step
   // Time limit in seconds of a Step with prompt rows. With 0 it follows from the decoding rows and
   // the number of waiting prompts (kDecodeStretch, kCrowdSeconds), or is kIdleSeconds if nothing
   // decodes.
@@ -51,8 +51,8 @@ class StepScheduler {
   static constexpr double kCrowdSeconds = 0.75;
   // Time limit of a Step without decoding: new requests and cancellations wait for its end.
   static constexpr double kIdleSeconds = 0.25;
-  // Fewer prompt rows than this do not pay off, since they too read all weights. A Step takes this
-  // many whatever their time.
+  // Fewer prompt rows do not pay off, since they too read all weights; a Step's first prompt gets
+  // this many, whatever they cost.
   static constexpr int32_t kMinPromptRows = 16;
 
   // `costs` may be null or know nothing of the role: then a Step takes prompt rows up to the

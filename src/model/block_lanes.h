@@ -28,7 +28,7 @@ namespace forerun::block_lanes {
 
 using grouped_lanes::store_vector_lane;
 
-// Returns the begin of unit `unit` in a lane; a unit of `bits` bits has `bits` vectors.
+// Returns the start of unit `unit` in a lane; a unit of `bits` bits has `bits` vectors.
 constexpr int64_t unit_at(int64_t bits, int64_t unit) { return unit * bits * kVectorBytes; }
 
 // Stores kBytes bytes of nibbles: their low nibbles are the low bits of inputs `first` to first +

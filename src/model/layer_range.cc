@@ -85,7 +85,7 @@ Result<std::vector<LayerRange>> balance_layers(int32_t stages, std::span<const i
   // the stages so far.
   constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
   std::vector<int64_t> fullest(layer_bytes.size() + 1, kNone);
-  std::vector<std::vector<int32_t>> begins;  // [stage][end]: begin of the last stage
+  std::vector<std::vector<int32_t>> begins;  // [stage][end]: first layer of the last stage
   fullest[0] = 0;
   for (int32_t stage = 0; stage < stages; ++stage) {
     std::vector<int64_t> next(fullest.size(), kNone);

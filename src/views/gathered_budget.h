@@ -1,7 +1,7 @@
 // The budget of a view that gathers its head, in whole KV blocks, as in SnapKV and MagicDec. One
 // block's worth is the window, the sequence's last tokens in place; the others are the head, which
 // is gathered. When the head is chosen, the tail begins with the window. Tokens that come after the
-// choice lie in the tail too, on top of the budget. Once the tail has its maximal number of blocks,
+// choice lie in the tail too, on top of the budget. Once the tail has its largest number of blocks,
 // the head is chosen anew. Views differ in how long the tail may grow, which rows choose the head,
 // and when.
 #pragma once

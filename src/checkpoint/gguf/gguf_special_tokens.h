@@ -1,4 +1,4 @@
-// The begin and end tokens of a GGUF file.
+// The tokens of a GGUF file that begin and end a text.
 //
 // All functions are pure.
 #pragma once

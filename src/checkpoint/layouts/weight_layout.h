@@ -50,7 +50,7 @@ struct LayoutPart {
 
 struct WeightLayout {
   std::string_view method;  // for messages: "AWQ"
-  std::string_view label;   // begin of WeightParts::name(): "awq", before "-int4"
+  std::string_view label;   // start of WeightParts::name(): "awq", before "-int4"
   // A layer has this layout if it has the first part, other than as plain floats.
   std::span<const LayoutPart> parts;
   // Return numbers of which the layer's extents must be multiples.

@@ -19,7 +19,7 @@ class RowTaps;
 // The places of a store, which all sequences of a role share.
 class TapPlaces {
  public:
-  // The maximal number of places that a sequence keeps for its prefix, and the number once places
+  // The largest number of places that a sequence keeps for its prefix, and the number once places
   // have run out.
   static constexpr int32_t kMaxKept = 2048;
   static constexpr int32_t kMinKept = 64;

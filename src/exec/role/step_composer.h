@@ -30,7 +30,7 @@ namespace forerun {
 
 class StepComposer {
  public:
-  // The maximal number of prompt rows that a Step scores (SamplingParams::prompt_logprobs), or a
+  // The largest number of prompt rows that a Step scores (SamplingParams::prompt_logprobs), or a
   // few more if short prompts end: their logits are whole rows of the vocabulary, up to half a
   // megabyte each.
   static constexpr int32_t kMaxScoredRows = kKvBlockTokens;

@@ -63,8 +63,7 @@ std::string summarize_model(const Trace& trace, bool draft, double total_ns) {
               quantiles_of(host_us).p99);
 }
 
-// An index of rounds by request and time, which assigns a request's turns and Steps to the rounds
-// in which they ended.
+// Finds a request's round by time.
 class RoundIndex {
  public:
   explicit RoundIndex(std::vector<TraceRound>* rounds) : rounds_(*rounds) {

@@ -1,5 +1,5 @@
-// Analysis of a trace: rounds with their hits and misses, gaps between Steps, and the main
-// performance figures. All functions are pure.
+// Analysis of a trace: rounds with their hits and misses of the draft tree (Reroot,
+// forerun/trace.h), gaps between Steps, and the main performance figures. All functions are pure.
 #pragma once
 
 #include <cstddef>
@@ -34,7 +34,7 @@ struct TraceGap {
   bool draft = false;
   int64_t start_ns = 0;  // end of the Step before
   int64_t ready_ns = 0;  // submission of the next Step's first item; within [start_ns, end_ns]
-  int64_t end_ns = 0;    // begin of the next Step
+  int64_t end_ns = 0;    // start of the next Step
 
   // Returns the part of the gap after the next item's submission, which the host took.
   int64_t host_ns() const { return end_ns - ready_ns; }

@@ -49,8 +49,8 @@ class LinearSource {
   static size_t integer_block_bytes(const Slice& out, const Slice& in, LinearFormat format);
   Result<std::vector<std::byte>> integer_blocks(const Slice& out, const Slice& in,
                                                 LinearFormat format) const;
-  // Only for a part in a grouped format of blocks: its rows of whole blocks, and where in its first
-  // block a row begins.
+  // Only for a part in a grouped format of blocks: its rows of whole blocks, and the offset of a
+  // row's start in its first block.
   struct Blocks {
     MatrixSlice rows;
     int64_t first_input;

@@ -44,7 +44,7 @@ struct alignas(16) StepHeaderCuda {
   // logits, ascending, as many as their bucket. The block ends there.
   int32_t tokens[2 * kMaxPassRows] = {};
 
-  // Returns bytes from the block's begin, for a pass of `rows` rows.
+  // Returns bytes from the block's start, for a pass of `rows` rows.
   static int32_t wanted_offset(int32_t rows) {
     return static_cast<int32_t>(offsetof(StepHeaderCuda, tokens)) +
            (pass_bucket(rows) + 3) / 4 * 16;
@@ -71,7 +71,7 @@ struct PassSelectionCuda {
   int32_t tokens = 0;
   int32_t chosen = 0;
   int32_t pooling = 1;
-  // Offsets of int32 lists, in bytes from the block's begin: the sequence's blocks that observers
+  // Offsets of int32 lists, in bytes from the block's start: the sequence's blocks that observers
   // weigh, and the blocks to gather into.
   int32_t table_offset = 0, blocks_offset = 0;
 };
