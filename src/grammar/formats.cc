@@ -64,7 +64,8 @@ std::string uri_template() {
          name + ")*\\})*";
 }
 
-// Returns a pattern of regular expressions with groups up to three deep, without back-references.
+// Returns a pattern that matches regular expressions, with groups up to three deep and without
+// back-references.
 std::string regex() {
   const std::string escape = "\\\\[dDwWsSbBtnrfv0.^$*+?()[\\]{}|/\\\\\"'@:;,_#%&=<>!~`-]";
   // {m,n} where m has at most as many digits as n, so that m is not above n.

@@ -40,7 +40,7 @@ struct HostsOptions {
   // Time until all have greeted each other; processes start at different times.
   std::chrono::milliseconds timeout{60000};
   MessengerOptions messenger = {};
-  // Minimum time that a Step may take at a stage (step_deadlines.h adds to it).
+  // The time that any Step may take at a stage; long Steps get more (step_deadlines.h).
   std::chrono::milliseconds longest_step{60000};
 };
 
@@ -103,7 +103,8 @@ class Hosts {
   // Returns the next frame, of any rank, before the messenger has a listener. Fails where a rank is
   // lost or the launch has ended, and from then on with the same reason.
   Result<Incoming> next();
-  // Ends the launch and sends `why` to all ranks. Further calls do nothing.
+  // Ends the launch: the coordinator sends `why` to all stages (kEnd), a stage sends it to the
+  // coordinator (kLost). Further calls do nothing.
   void end(const Status& why);
   // Records that the listener has received the coordinator's kEnd: from now on nothing is sent to
   // other ranks.

@@ -5,7 +5,8 @@
 // and since when: since the previous stage has finished it and the stage itself has finished the
 // previous one. A stage may take
 //
-//   floor + its weights at 100 MB/s + 10 * work of the Step * slowest seconds per work of late
+//   floor + its weights at 100 MB/s + 10 * work of the Step * the slowest recent seconds per unit
+//   of work
 //
 // The weights' term covers the case that they must be read from a disk again after a pause. With
 // every Step the slowest rate decays by a tenth; it begins at the time to read the stage's weights
@@ -49,8 +50,7 @@ class StepDeadlines {
 
   struct Late {
     int32_t stage = 0;
-    std::string
-        what;  // "has worked on Step 7 (3 rows) for 61.2 s, longer than the 60.0 s that ..."
+    std::string what;  // "has worked on Step 7 (3 rows) for 61.2 s; accepted: at most 60.0 s"
   };
   // Returns the first stage that has had a Step for longer than allowed. Must be called several
   // times a second: a longer pause between two calls means that this process was stopped, and then

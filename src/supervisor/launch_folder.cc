@@ -39,7 +39,8 @@ std::string own_prefix() {
   return kPrefix + std::to_string(std::hash<std::string_view>()(host.data())) + "-";
 }
 
-// Returns the supervisor's process from a name of this machine; 0 for other names.
+// Returns the pid of the supervisor in the name of a launch's folder on this machine; 0 for other
+// names.
 pid_t process_of(const std::string& name) {
   const std::string prefix = own_prefix();
   if (!name.starts_with(prefix)) return 0;

@@ -33,7 +33,7 @@ class PairQueue {
     uint32_t rank = 0;
     int32_t joined = 0;
     bool is_open = false;           // its rank is in open_
-    size_t begin = 0;               // begin of the remaining part of in_order
+    size_t begin = 0;               // start of the remaining part of in_order
     std::vector<int32_t> in_order;  // ascending
     // A heap, lowest first: positions below the last one of in_order.
     std::vector<int32_t> late;

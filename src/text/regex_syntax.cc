@@ -33,9 +33,9 @@ std::string_view members_of(char kind) {
   }
 }
 
-// Members of Oniguruma's POSIX classes; PCRE2's own [:alpha:] lacks circled letters and marks, its
-// [:punct:] symbols beyond Latin-1. [:graph:] and [:print:] are left out: they include format and
-// private-use characters, which have no short name.
+// Members of Oniguruma's POSIX classes; PCRE2's own [:alpha:] lacks circled letters and marks, and
+// its [:punct:] lacks symbols beyond Latin-1. [:graph:] and [:print:] are left out: they include
+// format and private-use characters, which have no short name.
 std::string_view posix_members(std::string_view name) {
   struct Class {
     std::string_view name, members;

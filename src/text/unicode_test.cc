@@ -89,7 +89,8 @@ TEST(Regex, SpeaksOniguruma) {
   EXPECT_TRUE(matches("[\\b]", "\b"));
   EXPECT_TRUE(matches("[[:alpha:]]", "\xe2\x92\xb6"));  // a circled letter
   EXPECT_TRUE(matches("[[:punct:]]", "\xe2\x82\xac"));  // the euro sign
-  // A script's characters, without those that it shares with others: the ideographic full stop.
+  // \p{Han} has only the script's own characters, not shared ones such as the ideographic full
+  // stop.
   EXPECT_TRUE(matches("\\p{Han}+", "\xe6\xbc\xa2\xe5\xad\x97"));
   EXPECT_TRUE(matches("[^\\p{Han}]", "\xe3\x80\x82"));
   EXPECT_TRUE(matches("\\P{Han}", "\xe3\x80\x82"));

@@ -79,8 +79,8 @@ Status ActiveRequest::resume() {
                         "), but " + std::to_string(resumed.size() - idx - 1) + " follow it");
     }
   }
-  // The text had already been sent, except an end that may belong to a stop string or an incomplete
-  // character.
+  // Feeds the tokens to the detokenizer and drops their text, which has been sent already, except
+  // an end that may belong to a stop string or an incomplete character.
   for (const TokenId token : without_text_) text_of(token);
   without_text_.clear();
   next_event_ = {};
@@ -189,10 +189,10 @@ void ActiveRequest::send() {
   }
   for (const TokenId token : without_text_) next_event_.text += text_of(token);
   without_text_.clear();
-  // Clears the event's lists but keeps their memory: devices wait for accept(), so it should not
-  // allocate.
   Event event;
   event.text = std::exchange(next_event_.text, {});
+  // Copies these lists instead of moving them, so that next_event_ keeps its memory: devices wait
+  // while accept() fills it.
   event.tokens = next_event_.tokens;
   event.drafted = next_event_.drafted;
   if (last_token_) event.time_s = seconds_between(submitted_, *last_token_);

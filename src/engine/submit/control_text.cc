@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kDeepest = 200;  // more than templates accept; bounds the recursion below
 
-// Uses only letters, which the filters of templates do not change.
+// Only lower-case letters: no escaping or trimming filter changes them (upper and title would).
 std::string random_mark() {
   constexpr int kLetters = 32;
   std::random_device random;

@@ -164,7 +164,7 @@ Result<Value> rounded(const Value& value, const Arguments& args) {
     const double scaled = value.as_float() * scale;
     return Value::real((how == "ceil" ? std::ceil(scaled) : std::floor(scaled)) / scale);
   }
-  // Python rounds the decimal form of the double, half to even.
+  // Like Python, rounds the double's exact decimal expansion, half to even.
   if (digits < 0 || digits > 300 || !std::isfinite(value.as_float())) {
     const double whole = std::nearbyint(value.as_float() * scale) / scale;
     if (is_integer && digits < 0) return Value::integer(static_cast<int64_t>(whole));

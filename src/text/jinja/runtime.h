@@ -113,7 +113,7 @@ inline Result<Value> make_generator(List items, Runtime& runtime) {
 Result<Value> attribute(const Value& value, const std::string& name);
 // Evaluates a[key]: a member or element, else the same as attribute().
 Result<Value> item(const Value& value, const Value& key, Runtime& runtime);
-// Evaluates a[from:to:step]; null bounds are omitted.
+// Evaluates a[from:to:step]; null: that bound is left out.
 Result<Value> slice(const Value& value, const Value* from, const Value* to, const Value* step,
                     Runtime& runtime);
 // Returns the items of a loop over the value: elements, keys or characters; none for undefined.
