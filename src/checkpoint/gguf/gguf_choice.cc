@@ -14,7 +14,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::string_view kEnding = ".gguf";
+constexpr std::string_view kFileEnding = ".gguf";
 // unsloth's prefix of quantizations with different formats per layer.
 constexpr std::string_view kDynamic = "ud";
 // A value above the worst fit of gguf_choice.h.
@@ -40,7 +40,7 @@ void add_models(const std::filesystem::path& dir, const std::filesystem::path& f
   std::map<std::pair<std::string, uint32_t>, bool> seen;  // split models
   for (const std::string& file : files) {
     std::string name = lower_case(file);
-    if (!name.ends_with(kEnding) || name.find("mmproj") != name.npos ||
+    if (!name.ends_with(kFileEnding) || name.find("mmproj") != name.npos ||
         name.find("imatrix") != name.npos) {
       continue;
     }
@@ -48,7 +48,7 @@ void add_models(const std::filesystem::path& dir, const std::filesystem::path& f
       if (std::exchange(seen[{part->name, part->num_parts}], true)) continue;
       name = part->name;
     } else {
-      name.resize(name.size() - kEnding.size());
+      name.resize(name.size() - kFileEnding.size());
     }
     models.push_back({(folder / file).string(), lower_case(folder.string()), std::move(name)});
   }

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "base/dtype.h"
@@ -73,130 +74,142 @@ inline BlockShape block_shape(LinearFormat format) {
   }
 }
 
-// Returns the bytes of a block.
-inline std::vector<uint8_t> encoded(LinearFormat format, const BlockParts& parts) {
-  std::vector<uint8_t> bytes;
-  const auto put = [&bytes](int byte) { bytes.push_back(static_cast<uint8_t>(byte)); };
-  const auto put_half = [&put](uint16_t half) {
+// Writes the bytes of a block.
+class BlockWriter {
+ public:
+  explicit BlockWriter(const BlockParts& parts) : parts_(parts) {}
+
+  void put(int byte) { bytes_.push_back(static_cast<uint8_t>(byte)); }
+  void put_half(uint16_t half) {
     put(half & 0xff);
     put(half >> 8);
-  };
+  }
   // Writes the low nibbles of quants [first, first + count), and the high nibbles of the next
   // `count`.
-  const auto put_nibbles = [&](int first, int count) {
+  void put_nibbles(int first, int count) {
     for (int i = first; i < first + count; ++i)
-      put((parts.q[i] & 15) | (parts.q[i + count] & 15) << 4);
-  };
-  // Bits `shift` and `shift` + 1 of quants, those of four quants, 32 apart, in a byte.
-  const auto put_pairs = [&](int shift) {
+      put((parts_.q[i] & 15) | (parts_.q[i + count] & 15) << 4);
+  }
+  // Writes bits `shift` and `shift` + 1 of quants, those of four quants, 32 apart, in a byte.
+  void put_pairs(int shift) {
     for (int half = 0; half < 256; half += 128) {
       for (int i = half; i < half + 32; ++i) {
         int byte = 0;
         for (int four = 0; four < 4; ++four)
-          byte |= (parts.q[i + 32 * four] >> shift & 3) << 2 * four;
+          byte |= (parts_.q[i + 32 * four] >> shift & 3) << 2 * four;
         put(byte);
       }
     }
-  };
-  // Bit `shift` of 256 quants, those of eight quants, 32 apart, in a byte.
-  const auto put_bits = [&](int shift) {
+  }
+  // Writes bit `shift` of 256 quants, those of eight quants, 32 apart, in a byte.
+  void put_bits(int shift) {
     for (int i = 0; i < 32; ++i) {
       int byte = 0;
       for (int eight = 0; eight < 8; ++eight)
-        byte |= (parts.q[i + 32 * eight] >> shift & 1) << eight;
+        byte |= (parts_.q[i + 32 * eight] >> shift & 1) << eight;
       put(byte);
     }
-  };
-  const auto put_fifth_bits = [&] {
+  }
+  void put_fifth_bits() {
     for (int first = 0; first < 32; first += 8) {
       int byte = 0;
-      for (int i = 0; i < 8; ++i) byte |= parts.q[first + i] >> 4 << i;
+      for (int i = 0; i < 8; ++i) byte |= parts_.q[first + i] >> 4 << i;
       put(byte);
     }
-  };
+  }
+  std::vector<uint8_t> take() { return std::move(bytes_); }
+
+ private:
+  const BlockParts& parts_;
+  std::vector<uint8_t> bytes_;
+};
+
+// Returns the bytes of a block.
+inline std::vector<uint8_t> encoded(LinearFormat format, const BlockParts& parts) {
+  BlockWriter out(parts);
   switch (format) {
     case LinearFormat::kQ8_0:
-      put_half(parts.d);
-      for (int i = 0; i < 32; ++i) put(parts.q[i] - 128);
+      out.put_half(parts.d);
+      for (int i = 0; i < 32; ++i) out.put(parts.q[i] - 128);
       break;
     case LinearFormat::kQ4_0:
     case LinearFormat::kIq4Nl:
-      put_half(parts.d);
-      put_nibbles(0, 16);
+      out.put_half(parts.d);
+      out.put_nibbles(0, 16);
       break;
     case LinearFormat::kInt4Zeros:
-      put_half(parts.d);
-      put(parts.zero);
-      put_nibbles(0, 16);
+      out.put_half(parts.d);
+      out.put(parts.zero);
+      out.put_nibbles(0, 16);
       break;
     case LinearFormat::kQ4_1:
-      put_half(parts.d);
-      put_half(parts.dmin);
-      put_nibbles(0, 16);
+      out.put_half(parts.d);
+      out.put_half(parts.dmin);
+      out.put_nibbles(0, 16);
       break;
     case LinearFormat::kQ5_0:
-      put_half(parts.d);
-      put_fifth_bits();
-      put_nibbles(0, 16);
+      out.put_half(parts.d);
+      out.put_fifth_bits();
+      out.put_nibbles(0, 16);
       break;
     case LinearFormat::kQ5_1:
-      put_half(parts.d);
-      put_half(parts.dmin);
-      put_fifth_bits();
-      put_nibbles(0, 16);
+      out.put_half(parts.d);
+      out.put_half(parts.dmin);
+      out.put_fifth_bits();
+      out.put_nibbles(0, 16);
       break;
     case LinearFormat::kMxfp4:
-      put(parts.d);
-      put_nibbles(0, 16);
+      out.put(parts.d);
+      out.put_nibbles(0, 16);
       break;
     case LinearFormat::kIq4Xs: {
-      put_half(parts.d);
+      out.put_half(parts.d);
       int high = 0;
       for (int group = 0; group < 8; ++group) high |= (parts.scale[group] + 32) >> 4 << 2 * group;
-      put_half(static_cast<uint16_t>(high));
+      out.put_half(static_cast<uint16_t>(high));
       for (int group = 0; group < 8; group += 2) {
-        put(((parts.scale[group] + 32) & 15) | ((parts.scale[group + 1] + 32) & 15) << 4);
+        out.put(((parts.scale[group] + 32) & 15) | ((parts.scale[group + 1] + 32) & 15) << 4);
       }
-      for (int first = 0; first < 256; first += 32) put_nibbles(first, 16);
+      for (int first = 0; first < 256; first += 32) out.put_nibbles(first, 16);
       break;
     }
     case LinearFormat::kQ3_K:
-      put_bits(2);
-      put_pairs(0);
+      out.put_bits(2);
+      out.put_pairs(0);
       for (int i = 0; i < 8; ++i) {
-        put(((parts.scale[i] + 32) & 15) | ((parts.scale[i + 8] + 32) & 15) << 4);
+        out.put(((parts.scale[i] + 32) & 15) | ((parts.scale[i + 8] + 32) & 15) << 4);
       }
       for (int i = 0; i < 4; ++i) {
         int byte = 0;
         for (int four = 0; four < 4; ++four)
           byte |= (parts.scale[i + 4 * four] + 32) >> 4 << 2 * four;
-        put(byte);
+        out.put(byte);
       }
-      put_half(parts.d);
+      out.put_half(parts.d);
       break;
     case LinearFormat::kQ2_K:
-      for (int i = 0; i < 16; ++i) put(parts.scale[i] | parts.min[i] << 4);
-      put_pairs(0);
-      put_half(parts.d);
-      put_half(parts.dmin);
+      for (int i = 0; i < 16; ++i) out.put(parts.scale[i] | parts.min[i] << 4);
+      out.put_pairs(0);
+      out.put_half(parts.d);
+      out.put_half(parts.dmin);
       break;
     case LinearFormat::kQ6_K:
-      put_nibbles(0, 64);
-      put_nibbles(128, 64);
-      put_pairs(4);
-      for (const int scale : parts.scale) put(scale);
-      put_half(parts.d);
+      out.put_nibbles(0, 64);
+      out.put_nibbles(128, 64);
+      out.put_pairs(4);
+      for (const int scale : parts.scale) out.put(scale);
+      out.put_half(parts.d);
       break;
     default:  // q4_K, q5_K
-      put_half(parts.d);
-      put_half(parts.dmin);
-      for (int i = 0; i < 4; ++i) put(parts.scale[i] | parts.scale[i + 4] >> 4 << 6);
-      for (int i = 0; i < 4; ++i) put(parts.min[i] | parts.min[i + 4] >> 4 << 6);
-      for (int i = 4; i < 8; ++i) put((parts.scale[i] & 15) | (parts.min[i] & 15) << 4);
-      if (format == LinearFormat::kQ5_K) put_bits(4);
-      for (int first = 0; first < 256; first += 64) put_nibbles(first, 32);
+      out.put_half(parts.d);
+      out.put_half(parts.dmin);
+      for (int i = 0; i < 4; ++i) out.put(parts.scale[i] | parts.scale[i + 4] >> 4 << 6);
+      for (int i = 0; i < 4; ++i) out.put(parts.min[i] | parts.min[i + 4] >> 4 << 6);
+      for (int i = 4; i < 8; ++i) out.put((parts.scale[i] & 15) | (parts.min[i] & 15) << 4);
+      if (format == LinearFormat::kQ5_K) out.put_bits(4);
+      for (int first = 0; first < 256; first += 64) out.put_nibbles(first, 32);
   }
-  return bytes;
+  return out.take();
 }
 
 inline StoredTensor random_blocks(LinearFormat format, int64_t in, int64_t out, uint32_t seed) {
