@@ -16,7 +16,7 @@ namespace {
 using cuda::LinearFormat;
 
 constexpr int64_t kBlockInputs = 32;
-constexpr int64_t kPortionOuts = 16;  // outputs that a thread takes at a time
+constexpr int64_t kThreadOuts = 16;  // outputs that a thread takes at a time
 
 int64_t block_bytes(LinearFormat format) {
   return format == LinearFormat::kQ8_0 ? 34 : format == LinearFormat::kQ4_0 ? 18 : 19;
@@ -66,15 +66,15 @@ Status make_integer_blocks(const WeightParts& parts, const ModulePart& part, Lin
   const auto range = parts.integers(part.out.begin, part.out.end, part.in.begin, part.in.end);
   const int64_t outs = part.out.size(), ins = part.in.size();
   const int64_t row_bytes = integer_row_bytes(format, ins);
-  const int64_t count = (outs + kPortionOuts - 1) / kPortionOuts;
+  const int64_t count = (outs + kThreadOuts - 1) / kThreadOuts;
   std::atomic<bool> are_numbers = true;
   share_portions(count, count, [&](Portions& portions) {
-    std::vector<uint8_t> quants(static_cast<size_t>(kPortionOuts * ins));
+    std::vector<uint8_t> quants(static_cast<size_t>(kThreadOuts * ins));
     std::vector<float> scales(static_cast<size_t>(range->groups()));
     std::vector<int16_t> zeros(scales.size(), static_cast<int16_t>(1 << (range->bits - 1)));
     while (const auto portion = portions.next()) {
-      const int64_t first = *portion * kPortionOuts;
-      const int64_t some = std::min(kPortionOuts, outs - first);
+      const int64_t first = *portion * kThreadOuts;
+      const int64_t some = std::min(kThreadOuts, outs - first);
       range->quants(first, {quants.data(), {some, ins}});
       for (int64_t out = 0; out < some; ++out) {
         range->scales(first + out, scales.data());
