@@ -234,7 +234,8 @@ class Refusals(Launched):
         )
 
     def test_a_missing_model_is_told_by_the_rank_that_misses_it(self):
-        self.refused(self.one_rank_of_three_with(generate(model="/nowhere")), "rank 2", "/nowhere")
+        missing = generate("--send-model", "never", model="/nowhere")
+        self.refused(self.one_rank_of_three_with(missing), "rank 2", "/nowhere")
 
     def test_other_numbers_of_processes_are_refused(self):
         self.refused(

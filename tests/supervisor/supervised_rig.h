@@ -41,10 +41,20 @@ inline size_t entries_of(const fs::path& folder, const std::string& prefix = "")
   return count;
 }
 
-// An orphan stays a zombie until init reaps it, which takes a while on a busy machine.
+// Returns whether the process is gone or waits to be reaped: who reaps a launch's processes may be
+// the machine's first process, which takes its time.
+inline bool is_over(pid_t process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  std::string stat;
+  std::getline(file, stat);
+  const size_t name_end = stat.rfind(") ");  // the state follows the program's name
+  return name_end == stat.npos || stat[name_end + 2] == 'Z' || stat[name_end + 2] == 'X';
+}
+
+// Returns whether the process ends within two seconds.
 inline bool has_ended(pid_t process) {
   for (int32_t attempt = 0; attempt < 200; ++attempt) {
-    if (kill(process, 0) != 0) return true;
+    if (is_over(process)) return true;
     std::this_thread::sleep_for(milliseconds(10));
   }
   return false;
