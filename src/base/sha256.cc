@@ -150,11 +150,11 @@ Sha256 sha256(std::span<const std::byte> bytes) {
 }
 
 std::string hex(const Sha256& digest) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
+  constexpr std::string_view kHexDigits = "0123456789abcdef";
   std::string text;
   for (const std::byte byte : digest) {
-    text += kDigits[std::to_integer<size_t>(byte >> 4)];
-    text += kDigits[std::to_integer<size_t>(byte & std::byte{15})];
+    text += kHexDigits[std::to_integer<size_t>(byte >> 4)];
+    text += kHexDigits[std::to_integer<size_t>(byte & std::byte{15})];
   }
   return text;
 }
