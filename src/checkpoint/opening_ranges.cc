@@ -41,6 +41,7 @@ std::vector<FileRange> opening_ranges(const Checkpoint& checkpoint) {
     first = std::min(first, range.begin);
   }
   std::vector<FileRange> ranges;
+  ranges.reserve(first_tensor.size());
   for (const auto& [file, first] : first_tensor) ranges.push_back({file, 0, first});
   for (const RawTensor* const tensor : checkpoint.read_tensors()) {
     ranges.push_back(range_of(checkpoint, *tensor));

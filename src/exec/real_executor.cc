@@ -188,7 +188,7 @@ class RealExecutor::RoleThread {
 };
 
 RealExecutor::RealExecutor(RealExecutorOptions options)
-    : outbox_(options.spin), trace_(options.trace), draft_window_(options.draft_window) {
+    : outbox_(options.spin), draft_window_(options.draft_window) {
   for (int role_idx = 0; role_idx < kNumRoles; ++role_idx) {
     const auto role = static_cast<size_t>(role_idx);
     runners_[role] = std::move(options.runners[role]);

@@ -106,7 +106,6 @@ class RealExecutor : public Executor {
   int64_t outstanding_ = 0;  // outstanding items of open sequences
   RoleTurns turns_;          // turns of inline roles
   Meanwhile meanwhile_;
-  const bool trace_;
   const int32_t draft_window_;
   // Results of Steps; next() has still to return those from next_finished_ on.
   std::vector<FinishedItem> finished_;

@@ -26,7 +26,7 @@ std::string default_cost_cache() { return user_cache_folder("step-costs"); }
 std::filesystem::path digest_folder(const EngineOptions& options, const char* name) {
   if (options.cost_cache.empty()) return {};
   std::error_code error;
-  const std::filesystem::path given = std::filesystem::path(options.cost_cache) / name;
+  std::filesystem::path given = std::filesystem::path(options.cost_cache) / name;
   std::filesystem::create_directories(given, error);
   if (!error) return given;
   const std::string costs = default_cost_cache();
