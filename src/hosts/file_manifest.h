@@ -52,6 +52,7 @@ struct ChunkId {
   uint32_t file = 0;
   uint64_t chunk = 0;
 
+  // NOLINTNEXTLINE(modernize-use-nullptr): it means a literal 0 of the compiler's own code.
   auto operator<=>(const ChunkId&) const = default;
 };
 

@@ -20,7 +20,7 @@ std::string one_digit(double value) {
 std::string describe_progress(const std::string& what, double fraction, double bytes,
                               double seconds) {
   if (bytes < kGigabyte) return what;
-  const std::string text = what + ": " + one_digit(fraction * bytes / kGigabyte) + " of " +
+  std::string text = what + ": " + one_digit(fraction * bytes / kGigabyte) + " of " +
                            one_digit(bytes / kGigabyte) + " GB";
   if (seconds < 0.5 || fraction <= 0.0) return text;
   const double left = seconds / fraction * (1.0 - fraction);
