@@ -109,7 +109,7 @@ class Fetch {
     FORERUN_RETURN_IF_ERROR(from_bytes("chunk", incoming.payload(), answer));
     const auto asked = tries_.find(answer.id);
     if (asked == tries_.end()) return {};  // one that nobody has asked for
-    const Status added = files_.add(answer.id, answer.content);
+    Status added = files_.add(answer.id, answer.content);
     if (added.code() == StatusCode::kCorrupt && asked->second < kMaxTries) {
       ++asked->second;
       ask(answer.id, true);
