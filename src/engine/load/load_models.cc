@@ -62,7 +62,7 @@ Status load_in_launch(const ModelsToLoad& models, const MemoryPlan& memory, Plac
   Hosts& hosts = *models.options->hosts;
   const Result<std::vector<TensorFact>> weights = load_and_digest(models, memory, placed);
   FORERUN_RETURN_IF_ERROR(exchange_facts(hosts, weights.status(), placed.of(Role::kTarget)));
-  const Status agreed = agree_on_weights(hosts, *weights);
+  Status agreed = agree_on_weights(hosts, *weights);
   if (!agreed.ok() && models.transfer != nullptr) models.transfer->doubt();
   return agreed;
 }
