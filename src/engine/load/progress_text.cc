@@ -21,7 +21,7 @@ std::string describe_progress(const std::string& what, double fraction, double b
                               double seconds) {
   if (bytes < kGigabyte) return what;
   std::string text = what + ": " + one_digit(fraction * bytes / kGigabyte) + " of " +
-                           one_digit(bytes / kGigabyte) + " GB";
+                     one_digit(bytes / kGigabyte) + " GB";
   if (seconds < 0.5 || fraction <= 0.0) return text;
   const double left = seconds / fraction * (1.0 - fraction);
   return text + ", " + one_digit(fraction * bytes / kGigabyte / seconds) + " GB/s, " +
