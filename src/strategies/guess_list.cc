@@ -13,6 +13,7 @@ void GuessList::observe(std::span<const TokenId> verified) {
   for (const size_t end : {prompt_tokens_, verified.size()}) {
     if (observed_ >= end) continue;
     source_->observe(verified.subspan(observed_, end - observed_));
+    right_ = 0;  // these tokens have not been compared
     observed_ = end;
   }
 }
