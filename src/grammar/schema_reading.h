@@ -11,7 +11,7 @@ enum class SchemaReading : uint8_t {
   // most nine required ones and without limits on their number, up to a number of such objects in
   // one schema; otherwise in the schema's order.
   kLetter,
-  // As usually meant for a model's output: properties come in the schema's order, an object with
+  // The usual reading for a model's output: properties come in the schema's order, an object with
   // `properties` or `patternProperties` has no others unless additionalProperties allows them, an
   // array with a list of items ends with it unless minItems or the schema of further items asks for
   // more, and keywords of one kind of value imply that kind. Every text is also accepted by

@@ -218,7 +218,7 @@ TEST(SendFiles, WhatIsHereWithoutBeingListedIsComparedAndKept) {
   const Stage stage{cache.path(), {{0, 0, 5 * kMiB + 1}}};
   const Sent first = send(source, {stage});
   expect_ok(first);
-  // As after a start of the machine; a chunk has been lost with it.
+  // The copy looks as it does after a reboot that lost a chunk.
   auto copy = ReceivedFiles::open(cache.path(), source.manifest);
   ASSERT_TRUE(copy.ok());
   copy->doubt();

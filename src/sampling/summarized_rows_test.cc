@@ -226,7 +226,7 @@ TEST_P(SummarizedRows, GiveWhatRowsInMemoryGive) {
 TEST_P(SummarizedRows, AreSeldomFetched) {
   for (uint64_t seed = 1; seed <= (kSanitized ? 7 : 20); ++seed) {
     Question question;
-    // As in a model's row, each nat below the best has more tokens than the previous one.
+    // Each nat below the best has more tokens than the previous one, as in a model's row.
     question.logits.clear();
     for (uint32_t token = 0; token < 20001; ++token) {
       question.logits.push_back(-2.0f * std::log(noise_uniform(random_word(seed, token))));

@@ -230,7 +230,7 @@ void read_stream(OrderedFieldReader& fields, StreamFields& stream) {
   if (!options) return;
   if (!stream.stream) return fields.refuse("stream_options", "nothing unless \"stream\" is true");
   stream.include_usage = options->boolean("include_usage").value_or(false);
-  // As in vLLM, continuous_usage_stats has an effect only together with include_usage.
+  // continuous_usage_stats has an effect only together with include_usage, as in vLLM.
   stream.continuous_usage =
       options->boolean("continuous_usage_stats").value_or(false) && stream.include_usage;
 }

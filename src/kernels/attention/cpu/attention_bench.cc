@@ -2,7 +2,7 @@
 //
 //   attention_bench --benchmark_filter='rows:1/'
 //
-// As in a forward pass, each call finds its K and V in memory, not in a cache: calls rotate through
+// Each call finds its K and V in memory, not in a cache, as in a forward pass: calls rotate through
 // several layers with kColdBytes in total. "GB/s" counts each byte of K and V once per call,
 // however many rows attend to it.
 #include <benchmark/benchmark.h>
